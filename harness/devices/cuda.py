@@ -132,8 +132,9 @@ class CudaDevice(Device):
         """
         return await off_loop(self._profile, task, source)
 
-    async def profile_fresh(self, task: Task, source: str) -> Measurement:
-        """Do what `profile` does in a process that has run no candidate before."""
+    async def time_fresh(self, task: Task, source: str) -> Measurement:
+        """Time it beside PyTorch in a process that has run no candidate before, without counters.
+        """
         return await off_loop(self._profile, task, source, fresh=True)
 
     async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
@@ -275,7 +276,9 @@ class CudaDevice(Device):
             facts["measure_seconds"] = time.monotonic() - began
             facts["host_microseconds"] = round(plan.host_microseconds, 1)
             together = sum(launch.microseconds or 0.0 for launch in answer.launches)
-            profile, told = self._counters(held, task, built, plan, together)
+            profile, told = (
+                (None, {}) if fresh else self._counters(held, task, built, plan, together)
+            )
             return Measurement(
                 stage=StageResult(outcome=Outcome.PASSED, build=built, facts=facts | told),
                 timing=timing_of(answer.samples["candidate"]).model_copy(

@@ -110,7 +110,7 @@ class DeferredDevice(Device):
         """Raise ResultAwaited: nothing runs here."""
         raise ResultAwaited(self._job(task, source, "confirm"))
 
-    async def profile_fresh(self, task: Task, source: str) -> Measurement:
+    async def time_fresh(self, task: Task, source: str) -> Measurement:
         """Raise ResultAwaited: nothing runs here."""
         raise ResultAwaited(self._job(task, source, "confirm"))
 

@@ -141,7 +141,7 @@ class Gates:
         drawn = int(verified.facts.get(SECRET, drawn))
         measured = await self._once(
             task, source, f"{stage}_profile", Measurement,
-            lambda: self.device.profile_fresh(task, source)
+            lambda: self.device.time_fresh(task, source)
             if Capability.FRESH in able
             else self.device.profile(task, source, sample=drawn),
         )  # fmt: skip

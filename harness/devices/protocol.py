@@ -38,7 +38,7 @@ class Capability(StrEnum):
     CONFIRM = "confirm"
     """`confirm` has more to say of a winner than `verify`: a sanitizer, a fresh process."""
     FRESH = "fresh"
-    """`profile_fresh` measures in a new process, where those of `profile` live long."""
+    """`time_fresh` measures in a new process, where those of `profile` live long."""
     COMPARE = "compare"
     """`compare` times two sources in the same rounds: what drifts in time cancels."""
     COUNTERS = "counters"
@@ -117,8 +117,12 @@ class Device(Protocol):
         """
         return self
 
-    async def profile_fresh(self, task: Task, source: str) -> Measurement:
-        """Do what `profile` does in a process that has run no candidate before."""
+    async def time_fresh(self, task: Task, source: str) -> Measurement:
+        """Time the candidate in a process that has run no candidate before.
+
+        What it counted is known from `profile`: a device that needs runs of its own for that leaves
+        them out.
+        """
         raise Incapable(Capability.FRESH)
 
     async def compare(self, task: Task, first: str, second: str) -> Comparison:

@@ -70,7 +70,7 @@ def profile_program(
     gpu: str = "",
     source: str = "",
     alone: Callable[[], AbstractContextManager[object]] = nullcontext,
-    asks: bool = False,
+    turns: Sequence[Turn] = (),
 ) -> NcuResult:
     """Run a program under Nsight Compute and return its profile. Blocks; see `off_loop`.
 
@@ -90,7 +90,7 @@ def profile_program(
         gpu: name to put on the profile; the report's own when not given.
         source: base name of the file whose lines are wanted; any file when not given.
         alone: held while the program runs, and no longer: a report is read without the GPU.
-        asks: the program says itself when that is needed, by `Turn`'s files in `directory`: ncu
+        turns: what the program itself asks for, for a part of that time, in place of `alone`: ncu
             takes seconds to start.
 
     Raises:
@@ -111,12 +111,12 @@ def profile_program(
             launch_count=launch_count, from_start=from_start, nvtx_include=nvtx_include,
             replay=replay,
         )  # fmt: skip
-        with nullcontext() if asks else alone():
+        with nullcontext() if turns else alone():
             try:
                 status = run_process(
                     command, directory=directory, log=log, seconds=seconds,
                     environment=_environment(environment, directory),
-                    turn=Turn(directory, alone) if asks else None,
+                    turns=turns,
                 )  # fmt: skip
             except TimedOut:
                 return unavailable(

@@ -131,27 +131,29 @@ class Turn:
     """What a child needs for a part of its time only, such as a GPU that nobody else uses.
 
     The child makes the file `asked`, waits until `given` is there, and removes `asked` when it
-    needs no more.
+    needs no more: `given` goes once it is given back.
     """
 
     def __init__(
-        self, directory: Path, taken: Callable[[], AbstractContextManager[object]]
-    ) -> None:
+        self, directory: Path, taken: Callable[[], AbstractContextManager[object]],
+        name: str = "turn",
+    ) -> None:  # fmt: skip
         """Begin with nobody asking.
 
         Args:
             directory: where the two files are.
             taken: holds what is asked for; entering may block.
+            name: of what is asked for, where a child asks for several.
         """
-        self._asked, self._given = self.files(directory)
+        self._asked, self._given = self.files(directory, name)
         self._taken, self._held = taken, ExitStack()
         self._asked.unlink(missing_ok=True)
         self._given.unlink(missing_ok=True)
 
     @staticmethod
-    def files(directory: Path) -> tuple[Path, Path]:
+    def files(directory: Path, name: str = "turn") -> tuple[Path, Path]:
         """Return the paths of `asked` and `given`."""
-        return directory / "turn-asked", directory / "turn-given"
+        return directory / f"{name}-asked", directory / f"{name}-given"
 
     def look(self) -> float:
         """Take what is asked for, or give it back; return the seconds that were waited for it."""
@@ -167,8 +169,9 @@ class Turn:
 
     def end(self) -> None:
         """Give back what is held; it may be asked for again."""
-        self._given.unlink(missing_ok=True)
+        self._asked.unlink(missing_ok=True)
         self._held.close()
+        self._given.unlink(missing_ok=True)
 
 
 def run_process(
@@ -180,7 +183,7 @@ def run_process(
     seconds: float,
     most_log_bytes: int | None = None,
     confine: Callable[[], object] | None = None,
-    turn: Turn | None = None,
+    turns: Sequence[Turn] = (),
 ) -> int:
     """Run a command in its own process group and return its exit status (negative: the signal).
 
@@ -188,7 +191,7 @@ def run_process(
     the log outgrows `most_log_bytes` (raises TooMuchOutput) and on cancellation of `off_loop`
     (raises Cancelled) the whole group is killed first, and so it is when this process itself is
     killed. `confine` shuts off the thread that starts the command, which nothing else runs on, and
-    so all that the command does. What it waits for its `turn` is not counted against `seconds`.
+    so all that the command does. What it waits for its `turns` is not counted against `seconds`.
     Raises OSError where it cannot be started.
     """
     event = _cancelled.get()
@@ -214,8 +217,7 @@ def run_process(
             while process.poll() is None:
                 if event is not None and event.is_set():
                     raise Cancelled
-                if turn is not None:
-                    deadline += turn.look()
+                deadline += sum(turn.look() for turn in turns)
                 if time.monotonic() > deadline:
                     raise TimedOut
                 if most_log_bytes is not None and log.stat().st_size > most_log_bytes:
@@ -229,7 +231,7 @@ def run_process(
         except ProcessLookupError:
             pass
         process.wait()
-        if turn is not None:
+        for turn in turns:
             turn.end()
 
 

@@ -40,9 +40,9 @@ class CapabilitiesConformance:
     async def test_a_fresh_measurement_is_a_measurement(self, device: Device, task: Task) -> None:
         if Capability.FRESH not in device.capabilities:
             with pytest.raises(Incapable, match="fresh"):
-                await device.profile_fresh(task, self.kernel)
+                await device.time_fresh(task, self.kernel)
             return
-        measured = await device.profile_fresh(task, self.kernel)
+        measured = await device.time_fresh(task, self.kernel)
         assert measured.stage.outcome is Outcome.PASSED, measured.stage.reason
         assert measured.timing is not None and measured.profile is not None
 

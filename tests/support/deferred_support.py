@@ -54,7 +54,7 @@ class DeferredTextDevice(graph_support.TextDevice):
     async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
         raise ResultAwaited(self._job(task, source, "confirm"))
 
-    async def profile_fresh(self, task: Task, source: str) -> Measurement:
+    async def time_fresh(self, task: Task, source: str) -> Measurement:
         raise ResultAwaited(self._job(task, source, "confirm"))
 
     def _job(self, task: Task, source: str, kind: JobKind = "evaluate") -> Job:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 
 from ...harness.devices.gates import Gates, Passage
-from ...harness.devices.protocol import Device, Measurement
+from ...harness.devices.protocol import Capability, Device, Measurement
 from ...harness.records.builds import Diagnostic
 from ...harness.records.evaluations import DeviceIdentity, Evaluation, StageResult
 from ...harness.records.identity import source_sha256
 from ...harness.records.outcomes import Outcome
 from ...harness.records.tasks import Task
+from ...harness.records.timings import Provenance
 from ...memory.database import Stored
 from ...memory.run.claim_book import TriedClaim
 from ...memory.run.run_store import RunStore
 from ...memory.run.shared_stages import STAGES, SharedStages
 from .time_alone import time_alone
+
+_OF_COUNTERS = ("profile_collection", "profile_counted")
+"""Facts of how counters came about."""
 
 
 class Evaluator(Gates):
@@ -56,6 +60,19 @@ class Evaluator(Gates):
             return judged
         return await self.fails_a_claim(task, source) or judged
 
+    async def profile(self, task: Task, source: str) -> Measurement:
+        """Profile and time the source; of one that is to be measured anew the time alone, where
+        another run has its counters.
+        """
+        counted = await self._stages.counted_by_another(self.key(task, source))
+        if counted is None or Capability.FRESH not in self.device.capabilities:
+            return await super().profile(task, source)
+
+        async def time_anew() -> Measurement:
+            return _with_counters_of(counted, await self.device.time_fresh(task, source))
+
+        return await self._once(task, source, "profile", Measurement, time_anew)
+
     async def confirm(self, task: Task, source: str, secret: int | None = None) -> Passage:
         """Verify and measure once more; see `Gates.confirm`."""
         failed = await self.fails_a_claim(task, source)
@@ -80,7 +97,7 @@ class Evaluator(Gates):
             task: of the source.
             source: the candidate.
             measured_anew: whether its time is this run's own, even where another run has measured
-                it: of what others are told against.
+                it: of what others are told against. What was counted then holds now, too.
         """
         key = self.key(task, source)
         stored = await asyncio.to_thread(self._store.get, key)
@@ -148,6 +165,22 @@ def _overturned(stored: Evaluation, failed: StageResult) -> Evaluation:
     return Evaluation.model_validate(dict(stored) | update)
 
 
+def _was_measured(found: Measurement) -> bool:
+    """Whether another measurement would come to another time: a simulated one would not."""
+    return found.timing is not None and found.timing.provenance is not Provenance.SIMULATED
+
+
+def _with_counters_of(counted: Measurement, timed: Measurement) -> Measurement:
+    """Return a measurement with another's counters; as it is where it did not pass."""
+    if timed.timing is None or counted.timing is None or counted.profile is None:
+        return timed
+    cycles = counted.timing.elapsed_cycles
+    told = {name: fact for name, fact in counted.stage.facts.items() if name in _OF_COUNTERS}
+    stage = timed.stage.model_copy(update={"facts": timed.stage.facts | told})
+    timing = timed.timing.model_copy(update={"elapsed_cycles": cycles})
+    return Measurement(stage=stage, timing=timing, profile=counted.profile)
+
+
 class _Stages:
     """What the gates remember with: a run's store, and behind it what other runs found."""
 
@@ -163,12 +196,19 @@ class _Stages:
         found = self._store.get_stage(key, stage, kind)
         if found is not None or self._shared is None or stage not in STAGES:
             return found
-        if stage == "profile" and key in self.measured_anew:
-            return None
         found = self._shared.recall(key, stage, kind)
+        if isinstance(found, Measurement) and key in self.measured_anew and _was_measured(found):
+            return None
         if found is not None:
             self._store.put_stage(key, stage, found.model_dump_json(), taken_over=True)
         return found
+
+    async def counted_by_another(self, key: str) -> Measurement | None:
+        """Return what another run measured of a key of which this one is to measure its own."""
+        if self._shared is None or key not in self.measured_anew:
+            return None
+        found = await asyncio.to_thread(self._shared.recall, key, "profile", Measurement)
+        return found if found is not None and _was_measured(found) else None
 
     async def keep(self, key: str, stage: str, body: str, seconds: float) -> None:
         if stage != "compile":

@@ -5,9 +5,10 @@
 MANIFEST.json holds {"driver": path of driver.py, "replay": path of replay.c compiled, "image": path
 of the cubin, "plan": a Plan as JSON, "tensors": [{"name", "bytes", "file": path of its bytes, null
 for an output}], "profiled": places of the launches round which the profiler is started and
-stopped, "turn": the files of a `Turn` (process/children.py), null where it need not wait}. A tensor
-of which a file holds the beginning repeats it. Started by path, by any Python: it imports nothing
-of this package but that one file, and no PyTorch, whose kernels nobody asked for.
+stopped, "turns": the files of two `Turn`s (process/children.py), in which the GPU is the program's
+"ready" (to open a context, beside others) and "alone" (to run; empty where it need not wait)}. A
+tensor of which a file holds the beginning repeats it. Started by path, by any Python: it imports
+nothing of this package but that one file, and no PyTorch, whose kernels nobody asked for.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ def main() -> int:
     module = _module(manifest["driver"])
     driver = module.Driver(Path(manifest["replay"]))
     try:
-        # Opening and closing a context disturbs what others time, too.
-        with _turn(*manifest["turn"] or ()):
+        turns = manifest["turns"]
+        # Opening a context takes most of a second under a profiler, and disturbs what others time.
+        with _turn(*turns["ready"]):
             _open_context(driver)
+        with _turn(*turns["alone"]):
             _run(module, driver, manifest)
             driver.call("cuDevicePrimaryCtxRelease_v2", 0)
     except module.DriverError as error:
@@ -108,7 +111,8 @@ def _parts(steps: list[Any], launch: type, profiled: set[int]) -> list[tuple[boo
 
 @contextlib.contextmanager
 def _turn(asked: str = "", given: str = "") -> Iterator[None]:
-    """Wait until the GPU is ours, and say when it is needed no more."""
+    """Wait until the GPU is ours, and say when it is needed no more: what comes next may ask anew.
+    """
     if not asked:
         yield
         return
@@ -117,6 +121,8 @@ def _turn(asked: str = "", given: str = "") -> Iterator[None]:
         time.sleep(0.005)
     yield
     Path(asked).unlink()
+    while os.path.exists(given):
+        time.sleep(0.005)
 
 
 def _open_context(driver: Any) -> None:

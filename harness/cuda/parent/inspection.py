@@ -50,6 +50,7 @@ extern "C" void launch(void*, cudaStream_t stream) { nothing<<<1, 32, 0, stream>
 _NOTHING_PLANNED = Plan(
     (PlannedLaunch("_Z7nothingv", (1, 1, 1), (32, 1, 1), 0, (), ()),), 0, {}, 0.0
 )
+_READY, _ALONE = "ready", "alone"
 _PROGRAM = Path(__file__).resolve().parents[1] / "launching" / "launch_program.py"
 
 
@@ -171,8 +172,10 @@ def _profile(
         directory=directory,
         seconds=PROFILE_SECONDS,
         environment=_environment(stage, directory),
-        alone=lambda: gpu_lock(stage.gpu_uuid),
-        asks=True,
+        turns=[
+            Turn(directory, lambda: gpu_lock(stage.gpu_uuid, shared=True), _READY),
+            Turn(directory, lambda: gpu_lock(stage.gpu_uuid), _ALONE),
+        ],
         collection=collection,
         from_start=profiled is None,
         gpu=stage.gpu,
@@ -194,13 +197,16 @@ def _program(
 
     Args:
         profiled: places of the launches round which it starts and stops the profiler.
-        asks: whether it waits for its `Turn` before it takes memory.
+        asks: whether it waits for its turns: to get ready beside others, then to run alone.
     """
     with scratch_folder("inspect") as directory:
         manifest = directory / "manifest.json"
         asked = _manifest(tensors, built, plan, stage) | {
             "profiled": list(profiled or ()),
-            "turn": list(map(str, Turn.files(directory))) if asks else None,
+            "turns": {
+                name: list(map(str, Turn.files(directory, name))) if asks else ()
+                for name in (_READY, _ALONE)
+            },
         }
         manifest.write_text(json.dumps(asked))
         yield [sys.executable, "-I", str(_PROGRAM), str(manifest)], directory

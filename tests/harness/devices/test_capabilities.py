@@ -33,7 +33,7 @@ class Able(graph_support.TextDevice):
         self.asked.append("confirm")
         return self._stage("verify", source, {"race"})
 
-    async def profile_fresh(self, task: Task, source: str) -> Measurement:
+    async def time_fresh(self, task: Task, source: str) -> Measurement:
         self.asked.append("fresh")
         return await super().profile(task, source)
 

@@ -379,7 +379,7 @@ async def test_a_fresh_process_is_for_the_stage_that_asks_for_it(
     device: Callable[..., CudaDevice], task: Task
 ) -> None:
     made = device(MEASURED, MEASURED, RIGHT)
-    await made.profile_fresh(task, kernels.SCALE)
+    await made.time_fresh(task, kernels.SCALE)
     await made.profile(task, kernels.SCALE)
     await made.verify(task, kernels.SCALE)
     assert made.workers[0].fresh == [True, False, False]  # type: ignore[attr-defined]

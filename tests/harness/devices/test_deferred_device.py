@@ -79,7 +79,7 @@ class Carried(DeferredDevice):
     async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
         return (await self._carry(task, source, "confirm")).verified
 
-    async def profile_fresh(self, task: Task, source: str) -> Measurement:
+    async def time_fresh(self, task: Task, source: str) -> Measurement:
         measured = (await self._carry(task, source, "confirm")).measured
         assert measured is not None
         return measured

@@ -92,7 +92,7 @@ def test_confirmation_asks_for_fresh_processes_and_another_sample(tmp_path: Path
             asked.append("confirm")
             return await self.verify(task, source)
 
-        async def profile_fresh(self, task: Task, source: str) -> Measurement:
+        async def time_fresh(self, task: Task, source: str) -> Measurement:
             asked.append("fresh")
             return await super().profile(task, source)
 

@@ -37,7 +37,7 @@ from kernelblaster.harness.nsight.ncu import (
 )
 from kernelblaster.harness.nsight.pages import base_factor, is_kept, kernel_name, number
 from kernelblaster.harness.nsight.profile import NcuResult, profile_from_pages
-from kernelblaster.harness.process.children import scrubbed_environment
+from kernelblaster.harness.process.children import Turn, scrubbed_environment
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.profiles import LaunchProfile, Profile
 from kernelblaster.harness.records.timings import Provenance
@@ -561,8 +561,8 @@ def test_a_program_that_asks_has_the_gpu_from_then_on_each_time(tmp_path: Path) 
         "report.write_text('report')"
     )
     result = profile_program(
-        ["program"], directory=tmp_path, seconds=30.0, ncu=stand_in(tmp_path, lines), alone=alone,
-        asks=True,
+        ["program"], directory=tmp_path, seconds=30.0, ncu=stand_in(tmp_path, lines),
+        turns=[Turn(tmp_path, alone)],
     )  # fmt: skip
     assert result.outcome is Outcome.PASSED and result.collection == "detailed"
     assert len(times) == 2

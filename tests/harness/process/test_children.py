@@ -89,9 +89,34 @@ def test_a_turn_is_held_from_when_a_child_asks(tmp_path: Path, ends: str, status
     ended = run_process(
         ["sh", "-c", f"[ ! -e held ] || exit 8; {waits}; [ -e held ] || exit 9; {ends}"],
         directory=tmp_path, environment=scrubbed_environment(tmp_path), log=tmp_path / "log",
-        seconds=1.0, turn=Turn(tmp_path, taken),
+        seconds=1.0, turns=[Turn(tmp_path, taken)],
     )  # fmt: skip
     assert ended == status and not held.exists()
+
+
+def test_a_child_asks_for_one_thing_after_the_other(tmp_path: Path) -> None:
+    lock, held = threading.Lock(), list[str]()
+
+    def named(name: str) -> Turn:
+        @contextmanager
+        def taken() -> Iterator[None]:
+            assert lock.acquire(timeout=5)  # As of a GPU: who has it shared cannot be alone.
+            held.append(name)
+            yield
+            lock.release()
+
+        return Turn(tmp_path, taken, name)
+
+    asks = "".join(
+        f"touch {name}-asked; while [ ! -e {name}-given ]; do sleep 0.01; done; "
+        f"rm {name}-asked; while [ -e {name}-given ]; do sleep 0.01; done; "
+        for name in ("ready", "alone")
+    )
+    ended = run_process(
+        ["sh", "-c", asks], directory=tmp_path, environment=scrubbed_environment(tmp_path),
+        log=tmp_path / "log", seconds=20.0, turns=[named("ready"), named("alone")],
+    )  # fmt: skip
+    assert ended == 0 and held == ["ready", "alone"] and not lock.locked()
 
 
 def test_together_keeps_the_order() -> None:

@@ -69,5 +69,12 @@ def test_it_takes_memory_when_its_turn_has_come_and_says_when_it_is_over(tmp_pat
         time.sleep(0.001)
     assert asked.exists() and not came.wait(0.05)
     given.touch()
-    thread.join(10)
+    came.wait(10)
+    while asked.exists() and time.monotonic() < ends:
+        time.sleep(0.001)
     assert came.is_set() and not asked.exists()
+    thread.join(0.05)
+    assert thread.is_alive()  # It would ask for the next while it has this one.
+    given.unlink()
+    thread.join(10)
+    assert not thread.is_alive()
