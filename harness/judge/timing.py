@@ -46,7 +46,8 @@ class Stopping(Record):
     patience: float = 2.5
     """Seconds after which no new round starts once `FEWEST` are there: rounds on gigabytes."""
     warmup: int = 3
-    """Rounds run and thrown away first; one where rounds take as long as the budget."""
+    """Rounds run and thrown away first; fewer where they take `warmup_seconds`."""
+    warmup_seconds: float = 0.2
 
     def wanted(self, ratio: Ratio) -> float:
         """Return how wide half the interval of a ratio may be, relative to it."""
@@ -163,7 +164,7 @@ def measure(
     samples: dict[str, list[float]] = {name: [] for name in names}
     began = clock()
     for number in range(-stopping.warmup, stopping.most):
-        if -stopping.warmup < number < 0 and clock() - began > stopping.seconds:
+        if -stopping.warmup < number < 0 and clock() - began > stopping.warmup_seconds:
             continue
         shuffle.shuffle(order)
         for name in order:

@@ -157,6 +157,19 @@ def test_what_is_slower_than_the_slower_baseline_alone_is_timed_in_all_rounds() 
     assert len(measure(list(times), times.__getitem__, Stopping(seconds=1e9))["eager"]) == 20
 
 
+def test_slow_rounds_are_warmed_up_by_fewer_of_them() -> None:
+    now, runs = [0.0], list[str]()
+
+    def run(name: str) -> float:
+        runs.append(name)
+        now[0] += 0.15
+        return 1.0
+
+    stopping = Stopping(least=6, most=6, warmup=5, warmup_seconds=0.2)
+    samples = measure(["a"], run, stopping, clock=lambda: now[0])
+    assert len(samples["a"]) == 6 and len(runs) == 6 + 2
+
+
 def test_every_run_is_observed_and_warm_up_is_thrown_away() -> None:
     watch = Recorder()
     stopping = Stopping(least=10, most=10, batch=10, warmup=2)

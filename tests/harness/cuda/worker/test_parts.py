@@ -231,6 +231,27 @@ def test_a_wrong_candidate_is_refused(
     assert reason(answer)
 
 
+def test_what_takes_long_is_run_twice_on_some_cases_and_on_all_when_it_is_confirmed(
+    machine: HostMachine, context: TaskContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernelblaster.harness.cuda.worker.verify_run.REPEAT_SECONDS", 0.0)
+    # Wrong in second runs, from the third case on.
+    source = (
+        f"static int calls; {LAUNCH} {{ float one = ++calls > 5 && calls % 2 == 0 ? 1.5f : 1.0f; "
+        "for (int i = 0; i < 1021; i++) out0[i] = x[i] * 2.0f + one; }"
+    )
+    program = compile_c(SCALE, tmp_path)
+    quick = verify(machine, context, program, lambda stage: None)
+    assert quick["facts"]["repeated_cases"] == 2 < quick["facts"]["cases"]
+    assert not quick["mismatches"] and quick["repeat"] is None
+    confirmed = verify(machine, context, program, lambda stage: None, secret=7)
+    assert confirmed["facts"]["repeated_cases"] == confirmed["facts"]["cases"]
+    (tmp_path / "changing").mkdir()
+    program = compile_c(source, tmp_path / "changing")
+    changing = verify(machine, context, program, lambda stage: None, secret=7)
+    assert changing["repeat"] is not None
+
+
 def test_a_task_that_zeros_pass_is_degenerate(tmp_path: Path, machine: HostMachine) -> None:
     path = tmp_path / "nothing.py"
     path.write_text(TASK.replace("x * 2.0 + 1.0", "x * 0.0"))
