@@ -55,6 +55,14 @@ def compare(
     )
 
 
+def are_equal(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Say whether all elements of two tensors of a shape are equal; no NaN is."""
+    equal = torch.ones((), dtype=torch.bool, device=first.device)
+    for a, b in _chunks(first, second):
+        equal &= (a == b).all()
+    return bool(equal)
+
+
 def largest_error(got: torch.Tensor, expected: torch.Tensor) -> float:
     """Return the largest absolute difference where both are finite."""
     largest = torch.zeros((), dtype=torch.float64, device=got.device)

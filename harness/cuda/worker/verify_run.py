@@ -12,7 +12,7 @@ import torch
 from ...judge.border import LARGEST_REAL
 from ...judge.reports import CaseReport
 from ...judge.run_verdict import limits_of_task
-from ...judge.tensor_comparison import compare, largest_error, largest_finite
+from ...judge.tensor_comparison import are_equal, compare, largest_error, largest_finite
 from ...judge.verification import least_own_error
 from ...reference.loading.model import Instance
 from ...task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
@@ -261,7 +261,7 @@ class _Verification:
             self._largest = max(self._largest, largest_error(first, wanted))
             if exact and plan.own_errors[index] is not None:
                 self._ratio = max(self._ratio, _precision(first, wanted, exact[index], spec.dtype))
-            if torch.equal(first, second):
+            if are_equal(second, first):
                 continue
             again = compare(second, first, tolerance, spec.name)
             if again and self.repeat is None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernelblaster.harness.judge import tensor_comparison
-from kernelblaster.harness.judge.tensor_comparison import all_agree, compare, largest_error
+from kernelblaster.harness.judge.tensor_comparison import all_agree, are_equal, compare, largest_error
 from kernelblaster.harness.records.tensors import Tolerance
 
 TOLERANCE = Tolerance(absolute=1e-4, relative=1e-4)
@@ -49,6 +49,18 @@ def test_place_count_and_region(chunk: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert largest_error(got, expected) == 7.0
     alone = compare(got[1], expected[1], TOLERANCE, "y")
     assert alone is not None and (alone.index, alone.region) == ((2,), ((2, 2),))
+
+
+@pytest.mark.parametrize("chunk", [4, 1000])
+def test_equal_in_every_chunk(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor_comparison, "CHUNK", chunk)
+    one = torch.arange(10.0).reshape(2, 5)
+    assert are_equal(one, one.clone())
+    for place in range(10):
+        other = one.clone()
+        other.view(-1)[place] += 1e-6 if place == 0 else 0.1
+        assert not are_equal(one, other)
+    assert not are_equal(torch.tensor([torch.nan]), torch.tensor([torch.nan]))
 
 
 def test_several_outputs_agree_where_each_does() -> None:
