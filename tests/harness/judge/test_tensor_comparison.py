@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from kernelblaster.harness.judge import tensor_comparison
-from kernelblaster.harness.judge.tensor_comparison import all_agree, are_equal, compare, largest_error
+from kernelblaster.harness.judge.tensor_comparison import (
+    all_agree,
+    are_equal,
+    compare,
+    largest_error,
+)
 from kernelblaster.harness.records.tensors import Tolerance
 
 TOLERANCE = Tolerance(absolute=1e-4, relative=1e-4)
