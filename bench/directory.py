@@ -128,6 +128,11 @@ def ended_path(directory: Path, run: PlannedRun) -> Path:
     return directory / "outcomes" / f"{run.place}.json"
 
 
+def stages_path(directory: Path) -> Path:
+    """Return where the runs of a bench share what they find out about kernels."""
+    return directory / "stages"
+
+
 def shares_knowledge(lock: SuiteLock, run: PlannedRun) -> bool:
     """Say whether a run has its knowledge base with the other tasks of its variant and seed."""
     return lock.knowledge == "shared" and reads_knowledge(lock.context_of(run))

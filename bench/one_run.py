@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from ..memory.run.directory import PLAN_FILE, InUse
 from ..memory.run.run_store import RunStore
 from ..nodes.records.plan import OptimizeRequest
 from ..nodes.records.result import RunResult
-from .directory import prepare_knowledge, run_path, task_path, write_ended
+from .directory import prepare_knowledge, run_path, stages_path, task_path, write_ended
 from .records import Ended, PlannedRun, SuiteLock
 
 Watch = Callable[[dict[str, Any]], None]
@@ -86,7 +87,9 @@ class OneRun:
             run=str(place),
             reading=self._lock.reading,
         )
-        return Session.create(request, context.model_copy(update={"knowledge": str(knowledge)}))
+        shared = os.path.relpath(stages_path(self._directory), place)
+        own = {"knowledge": str(knowledge), "shared": "" if context.fresh else shared}
+        return Session.create(request, context.model_copy(update=own))
 
     def _succeeded(self, result: RunResult) -> Ended:
         place = run_path(self._directory, self._run)
@@ -134,7 +137,7 @@ def _spent(place: Path) -> dict[str, Any]:
         return {
             "evaluations": store.count(),
             "outcomes": store.outcomes(),
-            "seconds": store.ledger.wall_seconds(),
+            "seconds": store.ledger.wall_seconds() + store.seconds_taken_over(),
             "device_seconds": store.ledger.device_seconds(),
             "tokens": totals.tokens,
             "money": totals.money,

@@ -12,6 +12,7 @@ from ..harness.records.identity import sha256_of
 from ..harness.records.readings import Reading
 from ..harness.suites.records import SuiteTasks
 from ..harness.task.pytorch import torch_version
+from ..memory.run.shared_stages import fresh_by_default
 from ..nodes.records.plan import RunContext
 from ..nodes.run.beginning.begin import resolve_models
 from .records import Knowledge, LockedTask, SuiteLock, Variant
@@ -57,9 +58,7 @@ def lock_of(
     common = context.model_copy(
         update={
             "device": device, "gpu": identity.gpu, "on_budget": "finish", "knowledge": None,
-            # What one run found would be free for the next: seconds, and caps on them, would
-            # depend on who came first.
-            "fresh": True,
+            "fresh": _is_fresh(context),
         }
     )  # fmt: skip
     for variant in variants:
@@ -87,6 +86,17 @@ def lock_of(
         ),
         left_out=found.left_out,
     )  # fmt: skip
+
+
+def _is_fresh(context: RunContext) -> bool:
+    """Whether each run evaluates all itself.
+
+    Else they share what they find, charged with the seconds that it took whoever came first: a cap
+    on working time would be reached later by whoever came after.
+    """
+    if context.budgets.wall_seconds is not None:
+        return True
+    return fresh_by_default() if context.fresh is None else context.fresh
 
 
 def versions() -> dict[str, str]:

@@ -27,7 +27,7 @@ _WRITTEN = re.compile(r"(?P<policy>[A-Za-z_0-9]+)(?:\[(?P<settings>[^\[\]]*)\])?
 NOT_A_VARIANTS = frozenset(
     {
         "gpu", "device", "models", "budgets", "on_budget", "knowledge", "seed", "policy", "approve",
-        "fresh",
+        "fresh", "shared",
     }
 )  # fmt: skip
 """Fields of `RunContext` that all runs of a bench have in common."""

@@ -65,7 +65,8 @@ class Workspace:
             raise
         self.evaluator = Evaluator(
             self.device, self.store, with_counters=ablation.counters,
-            shared=None if ablation.fresh else SharedStages(),
+            shared=None if ablation.fresh else _shared_stages(self.directory, ablation.shared),
+            charged=bool(ablation.shared),
         )  # fmt: skip
         """The gates, with what this run and others measured for a memory."""
         self._tasks: dict[str, Task] = {}
@@ -107,6 +108,10 @@ class Workspace:
         self.knowledge.close()
         self.store.close()
         self.held.close()
+
+
+def _shared_stages(directory: Path, folder: str) -> SharedStages:
+    return SharedStages((directory / folder).resolve() if folder else None)
 
 
 class OpenRuns:

@@ -20,6 +20,9 @@ class Ablation(NamedTuple):
     """Whether agents know more of a kernel's run than its time."""
     fresh: bool = False
     """Whether it evaluates all itself, whatever other runs of this machine found."""
+    shared: str = ""
+    """Folder, seen from the run's own, in which it shares what it finds with those that it is
+    compared with, each charged with all; empty: the machine's cache, and nobody is charged."""
 
 WHOLE = Ablation()
 """Nothing is left out."""

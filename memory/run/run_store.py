@@ -186,6 +186,16 @@ class RunStore:
             )
         )
 
+    def seconds_taken_over(self) -> float:
+        """Return the seconds charged for what other runs found."""
+        return float(
+            self._database.value(
+                "SELECT COALESCE(SUM(seconds), 0) FROM device_seconds AS spent WHERE EXISTS ("
+                "SELECT 1 FROM taken_over AS found WHERE found.key = spent.key "
+                "AND found.stage = spent.stage)"
+            )
+        )
+
     def get_stage(self, key: str, stage: str, kind: type[Stored]) -> Stored | None:
         """Return the result of a finished stage, or None."""
         body = self._database.value(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
+from typing import Generic
 
 from pydantic import ValidationError
 
@@ -15,6 +17,7 @@ from ...harness.files import read_text
 from ...harness.records.evaluations import StageResult
 from ...harness.records.identity import sha256_of
 from ...harness.records.outcomes import Outcome
+from ...harness.records.record import Record
 from ...harness.task.pytorch import torch_version
 from ..database import Stored
 
@@ -34,35 +37,49 @@ def fresh_by_default() -> bool:
     return os.environ.get("KERNELBLASTER_FRESH", "").lower() in ("1", "true", "yes", "on")
 
 
+class _Kept(Record, Generic[Stored]):
+    """What a file holds."""
+
+    seconds: float
+    """That the device worked on it."""
+    found: Stored
+
+
 class SharedStages:
-    """Results of stages in the cache folder, by key and stage.
+    """Results of stages in a folder, by key and stage.
 
     A key names source, task, device, toolchain and the versions of judge and device; PyTorch's
     version, whose answers are compared with, is added here. An entry is there whole or not at all.
     """
 
-    def __init__(self) -> None:
-        """Take the cache folder.
+    def __init__(self, folder: Path | None = None) -> None:
+        """Take a folder, by default one of the cache.
 
         Raises:
-            UserError: it cannot be written.
+            UserError: the cache cannot be written.
         """
-        self._folder = cache_root() / "stages"
+        self._folder = folder or cache_root() / "stages"
 
-    def recall(self, key: str, stage: str, kind: type[Stored]) -> Stored | None:
-        """Return what a run found; None where none has, or where that cannot be read any more."""
+    def recall(self, key: str, stage: str, kind: type[Stored]) -> tuple[Stored, float] | None:
+        """Return what a run found and the seconds that the device worked on it.
+
+        None where no run has, or where that cannot be read any more.
+        """
         entry = self._entry(key, stage)
         try:
-            found = kind.model_validate_json(read_text(entry / _FILE, "a stage's result"))
+            text = read_text(entry / _FILE, "a stage's result")
+            kept = _Kept[kind].model_validate_json(text)  # type: ignore[valid-type]
         except (OSError, UserError):
             return None
         except ValidationError:
             shutil.rmtree(entry, ignore_errors=True)  # Else it would stay, and be of no use.
             return None
         used_entry(entry)
-        return found
+        return kept.found, kept.seconds
 
-    def keep(self, key: str, stage: str, result: StageResult | Measurement) -> None:
+    def keep(
+        self, key: str, stage: str, result: StageResult | Measurement, seconds: float
+    ) -> None:
         """Keep a result for other runs, where it is one that they would find too."""
         said = result.stage if isinstance(result, Measurement) else result
         if stage not in STAGES or said.outcome in _BY_THE_MACHINE:
@@ -71,7 +88,8 @@ class SharedStages:
             return
         entry = self._entry(key, stage)
         with new_entry(entry) as directory:
-            (directory / _FILE).write_text(result.model_dump_json(), encoding="utf-8")
+            kept = {"seconds": seconds, "found": result.model_dump(mode="json")}
+            (directory / _FILE).write_text(json.dumps(kept), encoding="utf-8")
         trim_entries(self._folder, entry)
 
     def _entry(self, key: str, stage: str) -> Path:

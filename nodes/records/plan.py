@@ -142,6 +142,10 @@ class RunContext(Record):
     fresh: bool | None = None
     """Whether every kernel is evaluated anew, whatever earlier runs on this machine found out about
     it; by default $KERNELBLASTER_FRESH, else not."""
+    shared: str = ""
+    """Folder, seen from the run's own, in which runs that are compared share what they find out
+    about kernels, each charged as if it had found all itself; by default the machine's cache, and
+    nobody is charged."""
     approve: tuple[Approval, ...] = ()
     """What the run does not go on with before a person agreed: its plan, the technique of each
     step, its winner."""
@@ -150,7 +154,7 @@ class RunContext(Record):
     @property
     def ablation(self) -> Ablation:
         """What of its surroundings the run does without."""
-        return Ablation(self.memory, self.seed, self.counters, bool(self.fresh))
+        return Ablation(self.memory, self.seed, self.counters, bool(self.fresh), self.shared)
 
     @property
     def learns(self) -> bool:

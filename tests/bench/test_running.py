@@ -24,11 +24,18 @@ from kernelblaster.bench.directory import (
     run_path,
 )
 from kernelblaster.bench.one_run import Unfinished, failed
+from kernelblaster.bench.planning import lock_of
+from kernelblaster.bench.records import SuiteLock
 from kernelblaster.bench.results import write_results
 from kernelblaster.bench.running import Bench, chains_of
+from kernelblaster.bench.variants import parse_variants
 from kernelblaster.bench.worker import answer
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records.readings import AS_WRITTEN
+from kernelblaster.harness.suites.records import SuiteTasks
 from kernelblaster.memory.run.directory import RunDirectory
+from kernelblaster.nodes.records.plan import RunContext
+from kernelblaster.tools.models.records import Budgets
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +171,6 @@ def test_winners_are_read_by_those_who_share_a_base_and_by_nobody_else(tmp_path:
         for run, ended in read_outcomes(tmp_path / name, lock):
             result = json.loads((tmp_path / name / ended.run / "result.json").read_text())
             found.setdefault(run.variant, []).append(result["start_us"] is not None)
-            assert result["taken_over"] == 0, "each evaluates for itself: its seconds are its own"
         return found
 
     # The text device's tasks are one task under two names: the second is known after the first.
@@ -180,6 +186,64 @@ def test_winners_are_read_by_those_who_share_a_base_and_by_nobody_else(tmp_path:
     variants = ",".join(("kernelblaster", *nobody))
     told = began("copied", variants, names=("one",), knowledge_from=str(base))
     assert told == {"kernelblaster": [True], **{name: [False] for name in nobody}}
+
+
+def test_runs_share_what_they_find_and_each_is_charged_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv("TEXT_DEVICE_LOG", str(log))
+    policies = "random,best_of_n,minimal"
+
+    def asked(name: str, **options: Any) -> tuple[list[str], str, SuiteLock]:
+        log.write_text("")
+        lock = planned(tmp_path / name, policies, names=("one",), evaluations=3, **options)
+        done(tmp_path / name, lock)
+        compiled = [each for each in log.read_text().splitlines() if each.startswith("compile")]
+        return compiled, write_results(tmp_path / name, lock).numbers_sha256, lock
+
+    fresh, numbers, lock = asked("fresh")
+    assert lock.context.fresh and not (tmp_path / "fresh" / "stages").exists()
+    monkeypatch.delenv("KERNELBLASTER_FRESH")
+    shared, same, lock = asked("shared")
+    assert not lock.context.fresh and same == numbers
+    assert len(shared) == len(set(shared)) < len(fresh)
+    for run, ended in read_outcomes(tmp_path / "shared", lock):
+        result = json.loads((tmp_path / "shared" / ended.run / "result.json").read_text())
+        first = run.variant == "random"
+        assert (result["taken_over"] == 0) == first
+        assert ended.outcome.device_seconds > 0 and ended.outcome.seconds > 0
+
+
+def test_a_bench_that_was_moved_shares_what_it_found_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KERNELBLASTER_FRESH")
+    lock = planned(tmp_path / "bench", "random", names=("one",), evaluations=3)
+    (run,) = lock.runs
+    done(tmp_path / "bench", lock)
+    ended_path(tmp_path / "bench", run).unlink()
+    place = run_path(tmp_path / "bench", run)
+    for left in (*place.glob("run.sqlite*"), *place.glob("result.*")):
+        left.unlink()  # It is gone on with from its plan, with nothing evaluated.
+    (tmp_path / "bench").rename(tmp_path / "moved")
+    done(tmp_path / "moved", lock)
+    assert not (tmp_path / "bench").exists()
+    ((_, ended),) = read_outcomes(tmp_path / "moved", lock)
+    result = json.loads((tmp_path / "moved" / ended.run / "result.json").read_text())
+    assert result["taken_over"] > 0
+
+
+def test_a_cap_on_working_time_is_each_runs_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KERNELBLASTER_FRESH")
+    common = RunContext(device="simulated", gpu="H100", budgets=Budgets(wall_seconds=60.0))
+    lock = lock_of(
+        SuiteTasks(name="texts", origin="here", tasks=()), common,
+        parse_variants("minimal", common), (0,), AS_WRITTEN, knowledge="each",
+    )  # fmt: skip
+    assert lock.context.fresh
 
 
 def test_a_run_that_another_process_is_at_is_no_failed_one(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_what_a_run_evaluated_no_other_does_but_for_the_winner(
     # The winner is verified and timed once more. What is simulated comes to the same each time.
     assert asked_again == {"verify": 1, "profile": 1}
     assert (first.taken_over, again.taken_over) == (0, first.evaluations)
-    assert f"{again.taken_over} taken over from earlier runs" in report(tmp_path, "run-again")
+    assert f"{again.taken_over} taken over from other runs" in report(tmp_path, "run-again")
 
 
 def test_another_judge_takes_nothing_over(

@@ -36,6 +36,7 @@ class Evaluator(Gates):
         *,
         with_counters: bool = True,
         shared: SharedStages | None = None,
+        charged: bool = False,
     ) -> None:
         """Judge on a device, with a store for a memory.
 
@@ -46,9 +47,10 @@ class Evaluator(Gates):
                 which no agent reads, hold all.
             shared: what other runs of this machine found, and are to find of this one; None where
                 the run evaluates all itself. What another host measures is not shared.
+            charged: whether what another found is charged as if the device had been asked.
         """
         elsewhere = device.identity.kind == "deferred"
-        self._stages = _Stages(store, None if elsewhere else shared)
+        self._stages = _Stages(store, None if elsewhere else shared, charged)
         super().__init__(device, self._stages)
         self._store = store
         self._with_counters = with_counters
@@ -184,8 +186,8 @@ def _with_counters_of(counted: Measurement, timed: Measurement) -> Measurement:
 class _Stages:
     """What the gates remember with: a run's store, and behind it what other runs found."""
 
-    def __init__(self, store: RunStore, shared: SharedStages | None) -> None:
-        self._store, self._shared = store, shared
+    def __init__(self, store: RunStore, shared: SharedStages | None, charged: bool) -> None:
+        self._store, self._shared, self._charged = store, shared, charged
         self.measured_anew: set[str] = set()
         """Keys of which no other run's measurement is taken."""
 
@@ -196,27 +198,31 @@ class _Stages:
         found = self._store.get_stage(key, stage, kind)
         if found is not None or self._shared is None or stage not in STAGES:
             return found
-        found = self._shared.recall(key, stage, kind)
+        kept = self._shared.recall(key, stage, kind)
+        if kept is None:
+            return None
+        found, seconds = kept
         if isinstance(found, Measurement) and key in self.measured_anew and _was_measured(found):
             return None
-        if found is not None:
-            self._store.put_stage(key, stage, found.model_dump_json(), taken_over=True)
+        if self._charged and stage != "compile":
+            self._store.ledger.add_device_seconds(key, stage, seconds)
+        self._store.put_stage(key, stage, found.model_dump_json(), taken_over=True)
         return found
 
     async def counted_by_another(self, key: str) -> Measurement | None:
         """Return what another run measured of a key of which this one is to measure its own."""
         if self._shared is None or key not in self.measured_anew:
             return None
-        found = await asyncio.to_thread(self._shared.recall, key, "profile", Measurement)
-        return found if found is not None and _was_measured(found) else None
+        kept = await asyncio.to_thread(self._shared.recall, key, "profile", Measurement)
+        return kept[0] if kept is not None and _was_measured(kept[0]) else None
 
     async def keep(self, key: str, stage: str, body: str, seconds: float) -> None:
         if stage != "compile":
             await asyncio.to_thread(self._store.ledger.add_device_seconds, key, stage, seconds)
-        await asyncio.to_thread(self._kept, key, stage, body)
+        await asyncio.to_thread(self._kept, key, stage, body, seconds)
 
-    def _kept(self, key: str, stage: str, body: str) -> None:
+    def _kept(self, key: str, stage: str, body: str, seconds: float) -> None:
         self._store.put_stage(key, stage, body)
         if self._shared is not None and stage in STAGES:
             kind = Measurement if stage == "profile" else StageResult
-            self._shared.keep(key, stage, kind.model_validate_json(body))
+            self._shared.keep(key, stage, kind.model_validate_json(body), seconds)

@@ -33,7 +33,7 @@ Node = Callable[..., Awaitable[dict[str, Any]]]
 NOT_READ = ("start_point", "rollout")
 """What the parts of a place do not have in common."""
 OF_THE_DIRECTORY = {
-    "run", "run_id", "forked_from", "budgets", "reference_seconds", "approve", "fresh",
+    "run", "run_id", "forked_from", "budgets", "reference_seconds", "approve", "fresh", "shared",
 }  # fmt: skip
 """What of a plan says where the run lies, what it may use and whom it asks, not what it does."""
 

@@ -73,7 +73,7 @@ def _since_it_began(result: RunResult) -> Iterator[str]:
 
 
 def _taken_over(result: RunResult) -> str:
-    return f"; {result.taken_over} taken over from earlier runs" if result.taken_over else ""
+    return f"; {result.taken_over} taken over from other runs" if result.taken_over else ""
 
 
 def _policy(result: RunResult) -> str:

@@ -34,10 +34,10 @@ def failed(outcome: Outcome) -> StageResult:
 
 def test_what_one_run_found_the_next_has(shared: SharedStages) -> None:
     assert shared.recall("key", "profile", Measurement) is None
-    shared.keep("key", "profile", measured())
-    shared.keep("key", "verify", failed(Outcome.RACE))
-    assert SharedStages().recall("key", "profile", Measurement) == measured()
-    assert SharedStages().recall("key", "verify", StageResult) == failed(Outcome.RACE)
+    shared.keep("key", "profile", measured(), 2.5)
+    shared.keep("key", "verify", failed(Outcome.RACE), 0.5)
+    assert SharedStages().recall("key", "profile", Measurement) == (measured(), 2.5)
+    assert SharedStages().recall("key", "verify", StageResult) == (failed(Outcome.RACE), 0.5)
     assert SharedStages().recall("another key", "verify", StageResult) is None
 
 
@@ -54,23 +54,23 @@ def test_what_one_run_found_the_next_has(shared: SharedStages) -> None:
 def test_what_the_machine_may_have_had_a_part_in_is_nobody_elses(
     shared: SharedStages, stage: str, result: Any
 ) -> None:
-    shared.keep("key", stage, result)
+    shared.keep("key", stage, result, 1.0)
     assert shared.recall("key", stage, type(result)) is None
 
 
 def test_an_entry_that_cannot_be_read_is_made_again(shared: SharedStages, tmp_path: Path) -> None:
-    shared.keep("key", "verify", StageResult(outcome=Outcome.PASSED))
+    shared.keep("key", "verify", StageResult(outcome=Outcome.PASSED), 1.0)
     (stored,) = (tmp_path / "cache" / "stages").rglob("*.json")
     for text in ("{", '{"outcome": "splendid"}'):
         stored.write_text(text)
         assert shared.recall("key", "verify", StageResult) is None
-        shared.keep("key", "verify", StageResult(outcome=Outcome.PASSED))
+        shared.keep("key", "verify", StageResult(outcome=Outcome.PASSED), 1.0)
         assert shared.recall("key", "verify", StageResult) is not None
 
 
 def test_another_pytorch_finds_nothing(
     shared: SharedStages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared.keep("key", "verify", StageResult(outcome=Outcome.PASSED))
+    shared.keep("key", "verify", StageResult(outcome=Outcome.PASSED), 1.0)
     monkeypatch.setattr("kernelblaster.memory.run.shared_stages.torch_version", lambda: "9.9")
     assert shared.recall("key", "verify", StageResult) is None
