@@ -95,6 +95,15 @@ SOURCES = sorted(
     for floor in (*FLOORS, "")
     for path in ((ROOT / floor).rglob("*.py") if floor else ROOT.glob("*.py"))
 )
+FOLDERS = sorted({path.parent for path in SOURCES})
+in_every_folder = pytest.mark.parametrize(
+    "folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT))
+)
+"""One test for all modules of a folder: a test for each of them took longer to begin than to do."""
+
+
+def modules_of(folder: Path) -> list[Path]:
+    return [path for path in SOURCES if path.parent == folder]
 
 
 def floor_of(folder: str, room: str) -> int:
@@ -106,11 +115,17 @@ def floor_of(folder: str, room: str) -> int:
 
 
 @functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return the nodes of a file's syntax tree, its module first."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@functools.cache
 def imported(path: Path) -> list[tuple[str, ...]]:
     """Return the modules of this package that a file imports, as parts below the package."""
     here = path.relative_to(ROOT).parts
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = here[: len(here) - node.level]
             module = (*base, *(node.module or "").split("."))
@@ -130,24 +145,29 @@ def test_every_floor_has_modules() -> None:
     assert len(SOURCES) > 50
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_import_points_up(path: Path) -> None:
-    own = path.relative_to(ROOT).with_suffix("").parts
-    if own == ("__init__",):
+@in_every_folder
+def test_no_import_points_up(folder: Path) -> None:
+    for path in modules_of(folder):
+        own = path.relative_to(ROOT).with_suffix("").parts
+        if own == ("__init__",):
+            continue
+        for other in imported(path):
+            _require_no_way_up(path, own, other)
+
+
+def _require_no_way_up(path: Path, own: tuple[str, ...], other: tuple[str, ...]) -> None:
+    if not other:
         return
-    for other in imported(path):
-        if not other:
-            continue
-        shared = 0
-        while shared < min(len(own), len(other)) - 1 and own[shared] == other[shared]:
-            shared += 1
-        folder = "/".join(own[:shared])
-        if folder not in ORDER or own[shared] == other[shared] or own[shared] == "__init__":
-            continue
-        mine, theirs = floor_of(folder, own[shared]), floor_of(folder, other[shared])
-        assert theirs <= mine, f"{path} imports {'.'.join(other)}"
-        apart = APART.get(folder, ())
-        assert not {own[shared], other[shared]} <= set(apart), f"{path} imports {'.'.join(other)}"
+    shared = 0
+    while shared < min(len(own), len(other)) - 1 and own[shared] == other[shared]:
+        shared += 1
+    folder = "/".join(own[:shared])
+    if folder not in ORDER or own[shared] == other[shared] or own[shared] == "__init__":
+        return
+    mine, theirs = floor_of(folder, own[shared]), floor_of(folder, other[shared])
+    assert theirs <= mine, f"{path} imports {'.'.join(other)}"
+    apart = APART.get(folder, ())
+    assert not {own[shared], other[shared]} <= set(apart), f"{path} imports {'.'.join(other)}"
 
 
 def test_records_import_nothing_of_the_house() -> None:
@@ -174,16 +194,18 @@ def test_no_module_is_its_own_ancestor() -> None:
         visit(module, ())
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_say_why_they_exist_and_import_relatively(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    first = (ast.get_docstring(tree) or "").split("\n")[0]
-    assert first.endswith("."), f"{path} opens without one sentence"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and not node.level and path.name != "__init__.py":
-            assert not (node.module or "").startswith("kernelblaster"), path
-        if isinstance(node, ast.Import):
-            assert not any(item.name.startswith("kernelblaster") for item in node.names), path
+@in_every_folder
+def test_modules_say_why_they_exist_and_import_relatively(folder: Path) -> None:
+    for path in modules_of(folder):
+        module = nodes_of(path)[0]
+        assert isinstance(module, ast.Module)
+        first = (ast.get_docstring(module) or "").split("\n")[0]
+        assert first.endswith("."), f"{path} opens without one sentence"
+        for node in nodes_of(path):
+            if isinstance(node, ast.ImportFrom) and not node.level and path.name != "__init__.py":
+                assert not (node.module or "").startswith("kernelblaster"), path
+            if isinstance(node, ast.Import):
+                assert not any(item.name.startswith("kernelblaster") for item in node.names), path
 
 
 @pytest.mark.parametrize("floor", ["harness", "memory", "nodes"])
