@@ -178,35 +178,35 @@ async def test_the_next_start_can_be_chosen(graph: Any) -> None:
     assert first.parent_sha256 == values["initial"].source_sha256
 
 
-@pytest.mark.parametrize(
-    ("edit", "words"),
-    [
-        ({"plan": {"gpu": "A100"}}, "plan.gpu cannot be edited"),
-        ({"plan": {"memory": "off"}}, "plan.memory cannot be edited"),
-        ({"plan": {"task": "other.py"}}, "plan.task cannot be edited"),
-        ({"plan": {"iterations": 0}}, "plan.iterations=0"),
-        ({"plan": {"rolouts": 3}}, "plan.rolouts"),
-        ({"best": {"timing": "fast"}}, "best.timing='fast'"),
-        ({"iteration": "two"}, "iteration='two'"),
-        ({"trajectories": {"0.0": {"id": 1}}}, "trajectories"),
-        ({"plan": {"model": "openai:small"}}, "edit plan.models.roles"),
-        ({"plan": {"models": {"roles": {"kernel_writer": "openai:small"}}}}, "OPENAI_API_KEY"),
-        ({"plan": {"writer": "tools"}}, "the built-in kernel writer calls no tools"),
-        ({"rolouts": 3}, "unknown key rolouts"),
-        ({"rollouts": 3}, 'rollouts is a setting: edit it as {"plan": {...}}'),
-        ({"task": "other.py"}, "task is read when a run begins; start another run"),
-        ({"dimensions": {"N": 2}}, "dimensions is read when a run begins"),
-    ],
+REFUSED_EDITS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"plan": {"gpu": "A100"}}, "plan.gpu cannot be edited"),
+    ({"plan": {"memory": "off"}}, "plan.memory cannot be edited"),
+    ({"plan": {"task": "other.py"}}, "plan.task cannot be edited"),
+    ({"plan": {"iterations": 0}}, "plan.iterations=0"),
+    ({"plan": {"rolouts": 3}}, "plan.rolouts"),
+    ({"best": {"timing": "fast"}}, "best.timing='fast'"),
+    ({"iteration": "two"}, "iteration='two'"),
+    ({"trajectories": {"0.0": {"id": 1}}}, "trajectories"),
+    ({"plan": {"model": "openai:small"}}, "edit plan.models.roles"),
+    ({"plan": {"models": {"roles": {"kernel_writer": "openai:small"}}}}, "OPENAI_API_KEY"),
+    ({"plan": {"writer": "tools"}}, "the built-in kernel writer calls no tools"),
+    ({"rolouts": 3}, "unknown key rolouts"),
+    ({"rollouts": 3}, 'rollouts is a setting: edit it as {"plan": {...}}'),
+    ({"task": "other.py"}, "task is read when a run begins; start another run"),
+    ({"dimensions": {"N": 2}}, "dimensions is read when a run begins"),
 )
-async def test_what_cannot_be_edited_says_so_and_nothing_is_lost(
-    graph: Any, edit: dict[str, Any], words: str
-) -> None:
+
+
+async def test_what_cannot_be_edited_says_so_and_nothing_is_lost(graph: Any) -> None:
     await graph.ainvoke(
         {"task": "softmax.py"}, THREAD, context=SHORT, interrupt_before=["policy_evaluation"]
     )
-    with pytest.raises(UserError, match=re.escape(words)) as refused:
-        await graph.aupdate_state(THREAD, edit)
-    assert "\n" not in str(refused.value)
+    halfway = await graph.aget_state(THREAD)
+    for edit, words in REFUSED_EDITS:
+        with pytest.raises(UserError, match=re.escape(words)) as refused:
+            await graph.aupdate_state(THREAD, edit)
+        assert "\n" not in str(refused.value)
+        assert await graph.aget_state(THREAD) == halfway, edit
     await graph.ainvoke(None, THREAD)
     assert (await ended(graph))["result"].gain > 1
 
@@ -340,26 +340,24 @@ async def test_an_edited_choice_that_nobody_knows_is_told_and_can_be_edited_anew
 # ---- input ----
 
 
-@pytest.mark.parametrize(
-    ("asked", "context", "words"),
-    [
-        ({"task": "softmax.py", "rolouts": 3}, None, "unknown input rolouts; did you mean rollo"),
-        ({"task": "softmax.py", "rollouts": 3}, None, "give it in the context"),
-        ({}, None, "task is missing"),
-        ({"task": 7}, None, "task=7"),
-        ({"task": "softmax.py", "dimensions": {"N": "many"}}, None, "dimensions.N='many'"),
-        ({"task": "softmax.py"}, {"iterations": 0}, "iterations=0"),
-        ({"task": "softmax.py"}, {"rolouts": 3}, "rolouts=3.*did you mean rollouts"),
-        ({"task": "softmax.py", "start": "nowhere.cu"}, None, "nowhere.cu"),
-    ],
+BAD_INPUTS: tuple[tuple[dict[str, Any], dict[str, Any] | None, str], ...] = (
+    ({"task": "softmax.py", "rolouts": 3}, None, "unknown input rolouts; did you mean rollo"),
+    ({"task": "softmax.py", "rollouts": 3}, None, "give it in the context"),
+    ({}, None, "task is missing"),
+    ({"task": 7}, None, "task=7"),
+    ({"task": "softmax.py", "dimensions": {"N": "many"}}, None, "dimensions.N='many'"),
+    ({"task": "softmax.py"}, {"iterations": 0}, "iterations=0"),
+    ({"task": "softmax.py"}, {"rolouts": 3}, "rolouts=3.*did you mean rollouts"),
+    ({"task": "softmax.py", "start": "nowhere.cu"}, None, "nowhere.cu"),
 )
-async def test_bad_input_is_one_sentence_and_the_thread_goes_on(
-    graph: Any, asked: dict[str, Any], context: dict[str, Any] | None, words: str
-) -> None:
-    with pytest.raises(UserError, match=words) as refused:
-        await graph.ainvoke(asked, THREAD, context=context)
-    assert "\n" not in str(refused.value)
-    await graph.aget_state(THREAD)
+
+
+async def test_bad_input_is_one_sentence_and_the_thread_goes_on(graph: Any) -> None:
+    for asked, context, words in BAD_INPUTS:
+        with pytest.raises(UserError, match=words) as refused:
+            await graph.ainvoke(asked, THREAD, context=context)
+        assert "\n" not in str(refused.value)
+        await graph.aget_state(THREAD)
     await graph.ainvoke({"task": "softmax.py"}, THREAD, context=dict(SHORT))
     assert (await ended(graph))["result"].gain > 1
     assert len(list(Path("runs").iterdir())) == 1
