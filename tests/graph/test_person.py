@@ -194,16 +194,20 @@ def test_a_rejected_winner_makes_room_for_the_next_fastest(tmp_path: Path) -> No
     assert lesson.id in result.lessons and "unreadable" in lesson.text
 
 
-@pytest.mark.parametrize(
-    "nonsense", ["", "yes", "reject", "reject: ", "edit:{", 7, [], {}, {"accept": False}, {"a": 1}]
-)
-def test_what_is_no_answer_asks_again_in_one_sentence(tmp_path: Path, nonsense: Any) -> None:
+NO_ANSWERS: tuple[Any, ...] = (
+    "", "yes", "reject", "reject: ", "edit:{", 7, [], {}, {"accept": False}, {"a": 1}
+)  # fmt: skip
+
+
+def test_what_is_no_answer_asks_again_in_one_sentence(tmp_path: Path) -> None:
     asked: list[dict[str, Any]] = []
-    replies = iter([nonsense, 'edit:{"iterations": 1, "steps": 1}'])
+    replies = iter([*NO_ANSWERS, 'edit:{"iterations": 1, "steps": 1}'])
     answered(tmp_path, lambda _: next(replies), asked, approve=("plan",))
-    first, second = asked
-    assert not first["hint"] and "an answer is" in second["hint"] and "\n" not in second["hint"]
-    assert {**second, "hint": "", "cost": first["cost"]} == first
+    first, *again = asked
+    assert not first["hint"] and len(again) == len(NO_ANSWERS)
+    for nonsense, question in zip(NO_ANSWERS, again, strict=True):
+        assert "an answer is" in question["hint"] and "\n" not in question["hint"], nonsense
+        assert {**question, "hint": "", "cost": first["cost"]} == first, nonsense
 
 
 def test_resume_may_change_what_is_asked(tmp_path: Path) -> None:
