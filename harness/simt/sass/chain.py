@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from statistics import NormalDist
 
-from .counts import is_of_ptxas
+from .counts import is_of_ptxas, leaving
 from .listing import MachineCode, MachineInstruction
 from .mix import latency_of, reads_by_register, registers_of
 
 BARRIER_CLOCKS = 12.0
 BRANCH_CLOCKS = 6.0
+_MOST_LEVELS = 6
+"""Loops around more levels are gone through once: each level doubles the work."""
 _LOADS = ("LDG", "LD", "ATOMG", "ATOM", "LDGSTS")
 _Step = tuple[tuple[str, ...], tuple[str, ...], float, float, float, str]
 """Registers written and read, latency, further clocks of issue, spread of a global load, and what
@@ -46,9 +48,6 @@ def machine_chain_clocks(
         echo_of: the statement of the load that has asked for the same just before, 0 for none: what
             is on its way already comes no sooner.
     """
-    flying: list[float] = []
-    ready: dict[str, float] = {}
-    now = clocks = 0.0
     turns = [count / warps if warps else 0.0 for count in executions]
     steps: list[list[_Step]] = []
     for index, block in enumerate(code.blocks):
@@ -57,34 +56,61 @@ def machine_chain_clocks(
             asked = _asked_in_order(block.instructions, echo_of)
             steps[index] = [_step(each, load_latency, load_spread, constant_wait, asked)
                             for each in block.instructions]
-    index = 0
-    while index < len(steps):
-        span = code.blocks[index].loop
-        inner = span is not None and span[0] == index and all(
-            block.loop == span for block in code.blocks[span[0] : span[1] + 1]
-        )  # fmt: skip
-        end = span[1] if inner and span is not None else index
-        first = 0.0
-        if inner and turns[index] > 1.5:
-            # The first turn waits for what was begun before the loop, those after it for what the
-            # turn before has begun.
-            first = _entries(code, turns, index, end) / turns[index]
-            for place in range(index, end + 1):
-                after = _run(steps[place], ready, flying, now)
-                clocks += (after - now) * turns[place] * first
-                now = after
-        for place in range(index, end + 1):
-            after = _run(steps[place], ready, flying, now)
-            clocks += (after - now) * turns[place] * (1 - first)
-            now = after
-        index = end + 1
-    return clocks + max(0.0, max(ready.values(), default=now) - now)
+    walk = _Walk(code, turns, steps)
+    walk.through(0, len(steps) - 1, 1.0)
+    return walk.clocks + max(0.0, max(walk.ready.values(), default=walk.now) - walk.now)
 
 
-def _entries(code: MachineCode, turns: Sequence[float], first: int, last: int) -> float:
-    """Return how often an average warp comes to a loop, by the blocks before it."""
-    before = [at for at in code.blocks[first].predecessors if not first <= at <= last]
-    return min(turns[first], sum(turns[at] for at in before))
+class _Walk:
+    """An average warp's way through the blocks, and when what it has begun will be there."""
+
+    def __init__(
+        self, code: MachineCode, turns: Sequence[float], steps: Sequence[Sequence[_Step]]
+    ) -> None:
+        self._code, self._turns, self._steps = code, turns, steps
+        self._flying: list[float] = []
+        self.ready: dict[str, float] = {}
+        self.now = self.clocks = 0.0
+
+    def through(self, first: int, last: int, share: float) -> None:
+        """Go once from block to block, and twice through each loop among them.
+
+        The first turn of a loop waits for what was begun before the loop, those after it for what
+        the turn before has begun. Loops inside do the same in either: what was begun before a nest
+        of loops is waited for once, in the first turn of all.
+
+        Args:
+            first, last: the blocks; a loop's stand for one turn of it.
+            share: how much of their executions is counted.
+        """
+        index = first
+        while index <= last:
+            end = self._end_of_loop(index)
+            if end is None or end > last or (index, end) == (first, last):
+                after = _run(self._steps[index], self.ready, self._flying, self.now)
+                self.clocks += (after - self.now) * self._turns[index] * share
+                self.now, index = after, index + 1
+                continue
+            came = self._first_turns(index, end)
+            self.through(index, end, share * came)
+            if came < 1.0:
+                self.through(index, end, share * (1.0 - came))
+            index = end + 1
+
+    def _end_of_loop(self, index: int) -> int | None:
+        """Return the last block of the loop that begins with a block."""
+        around = self._code.blocks[index].loops
+        return next((last for first, last in around if first == index), None)
+
+    def _first_turns(self, first: int, last: int) -> float:
+        """Return the share of a loop's turns that are the first since it was come to."""
+        blocks, turns = self._code.blocks, self._turns
+        levels = max(each.loops.index((first, last)) for each in blocks[first : last + 1]) + 1
+        if not turns[first] or levels > _MOST_LEVELS:
+            return 1.0
+        before = [at for at in blocks[first].predecessors if not first <= at <= last]
+        entered = sum(leaving(self._code, turns, at, first) for at in before)
+        return min(1.0, entered / turns[first])
 
 
 def _run(

@@ -261,18 +261,18 @@ def _raise_to_followers(
             if to <= index or code.blocks[to].loops != block.loops:
                 continue
             others = (at for at in code.blocks[to].predecessors if at != index)
-            missing = found[to] - sum(_leaving(code, found, at, to) for at in others)
+            missing = found[to] - sum(leaving(code, found, at, to) for at in others)
             found[index] = max(found[index], missing)
 
 
-def _leaving(code: MachineCode, found: Sequence[float], at: int, to: int) -> float:
+def leaving(code: MachineCode, found: Sequence[float], at: int, to: int) -> float:
     """Return the most that can go from one block to another: a loop is left once an entry."""
     left = [span for span in code.blocks[at].loops if not span[0] <= to <= span[1]]
     if not left:
         return found[at]
     first, last = left[-1]
     outside = [place for place in code.blocks[first].predecessors if not first <= place <= last]
-    return min(found[at], sum(_leaving(code, found, place, first) for place in outside))
+    return min(found[at], sum(leaving(code, found, place, first) for place in outside))
 
 
 def _commonest(evidence: Sequence[_Evidence]) -> float:
@@ -376,7 +376,7 @@ def _flow(
         count = counts[index]
         ahead = [known for to in block.successors if (known := counts[to]) is not None]
         arriving = [
-            _leaving(code, found, at, index) for at in block.predecessors if at < index
+            leaving(code, found, at, index) for at in block.predecessors if at < index
         ]
         if count is None:
             weak = [each for each in evidence[index] if not each.predicated]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -248,6 +249,68 @@ def test_the_first_turn_of_a_loop_waits_for_what_was_begun_before_it() -> None:
     turn = code(11) - code(10)
     assert 5 < turn < 20
     assert code(10) == pytest.approx(500 + 10 * turn, abs=10)
+
+
+def _nest(turns: Sequence[float], *, load_in: int = 0) -> float:
+    """Return the clocks of a nest of loops that use a load inside the innermost alone.
+
+    Args:
+        turns: of each loop, the outermost first, for each entry.
+        load_in: around how many of the loops the load does not stand; 0 is before the nest.
+    """
+    text, at, executions = "", 0, []
+
+    def line(what: str, statement: int) -> str:
+        nonlocal at
+        at += 0x10
+        return _line(at, what, statement)
+
+    load = "LDG.E R2, desc[UR4][R4.64]"
+    for depth in range(len(turns)):
+        text += line(load, 1) if depth == load_in else ""
+        text += line(f"MOV R{10 + depth}, RZ", 2) + f".L_x_{depth}:\n"
+        executions.append(float(np.prod(turns[:depth])))
+    text += line("FADD R3, R3, R2", 3)
+    executions.append(float(np.prod(turns)))
+    for depth in reversed(range(len(turns))):
+        text += line(f"@P0 BRA `(.L_x_{depth})", 4)
+        executions.append(float(np.prod(turns[:depth])))
+    text += line("EXIT", 5)
+    read = read_listing(_listing(text))["k"]
+    return machine_chain_clocks(
+        read, executions[: len(read.blocks)], 1.0, lambda statement: 500.0
+    )
+
+
+@pytest.mark.parametrize("turns", [(10, 10), (4, 16, 4), (3, 3, 3, 3), (2, 2, 2, 2, 2)])
+def test_what_was_begun_before_a_nest_of_loops_is_waited_for_once(turns: tuple[int, ...]) -> None:
+    nothing = _nest(turns, load_in=len(turns))
+    assert _nest(turns) - nothing == pytest.approx(500, abs=20)
+
+
+@pytest.mark.parametrize("inside", [1, 2])
+def test_what_a_loop_begins_is_waited_for_in_each_of_its_turns(inside: int) -> None:
+    turns = (6, 5, 4)
+    came = float(np.prod(turns[:inside]))
+    waited = _nest(turns, load_in=inside) - _nest(turns, load_in=len(turns))
+    assert waited == pytest.approx(500 * came, rel=0.05)
+
+
+def test_what_a_loop_begins_for_its_next_turn_is_waited_for_there() -> None:
+    """A turn that asks at its end for what the next one begins with waits for it each time."""
+    text = (
+        _line(0x00, "MOV R2, RZ", 1)
+        + ".L_x_1:\n" + _line(0x10, "FADD R3, R3, R2", 2) + _line(0x20, "MOV R5, RZ", 2)
+        + ".L_x_2:\n" + _line(0x30, "IADD3 R5, R5, 0x1, RZ", 3)
+        + _line(0x40, "@P1 BRA `(.L_x_2)", 3)
+        + ".L_x_3:\n" + _line(0x50, "LDG.E R2, desc[UR4][R4.64]", 4)
+        + _line(0x60, "@P0 BRA `(.L_x_1)", 5)
+        + ".L_x_4:\n" + _line(0x70, "EXIT", 6)
+    )  # fmt: skip
+    read = read_listing(_listing(text))["k"]
+    executions = [1.0, 10.0, 40.0, 10.0, 1.0, 0.0][: len(read.blocks)]
+    clocks = machine_chain_clocks(read, executions, 1.0, lambda statement: 500.0)
+    assert clocks == pytest.approx(10 * 500, rel=0.15)
 
 
 def test_pipes_registers_and_tensor_products() -> None:
