@@ -347,9 +347,10 @@ typedef struct {
     uint32_t other_block;
 } Conflict;
 
-/* `strong`: a volatile access or an atomic's guess, which only races with plain stores. */
+/* `strong`: a volatile access or an atomic's guess, which only races with plain stores; `narrow`: one
+   of the block's scope, which is like a plain one for the atomics of other blocks. */
 static Conflict find_conflict(const Block *block, const Warp *warp, const GlobalShadow *cell,
-                              int lane, int part, Access access, bool strong) {
+                              int lane, int part, Access access, bool strong, bool narrow) {
     int after = access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
     int number = (int)(warp->first_thread / LANES);
     bool same_warp = cell->writer_block == block->number && cell->writer / LANES == number;
@@ -359,10 +360,12 @@ static Conflict find_conflict(const Block *block, const Warp *warp, const Global
     int writer = cell->writer / LANES * LANES + wrote;
     if (wrote >= 0 && !ordered(block, warp, lane, cell->writer_block, writer, cell->writer_time))
         return (Conflict){after, writer, cell->writer_pc, cell->writer_block};
-    if (strong) return (Conflict){.detail = DETAIL_NONE};
-    if (access != ACCESS_ATOMIC && cell->atomic_block && cell->atomic_bytes & part &&
+    bool plain = !(strong || access == ACCESS_ATOMIC) ||
+                 (narrow && cell->atomic_block != block->number);
+    if (plain && cell->atomic_block && cell->atomic_bytes & part &&
         !ordered(block, warp, lane, cell->atomic_block, cell->atomic, cell->atomic_time))
         return (Conflict){after, cell->atomic, cell->atomic_pc, cell->atomic_block};
+    if (strong) return (Conflict){.detail = DETAIL_NONE};
     if (access != ACCESS_LOAD && cell->reader_block && cell->read_bytes & part &&
         !(cell->reader_block == block->number &&
           (cell->reader == warp->first_thread + (uint32_t)lane ||
@@ -410,7 +413,7 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                    const uint64_t *addresses, int bytes, Access access,
                    const uint8_t (*values)[32]) {
     Machine *machine = block->machine;
-    bool strong = row->flags & (FLAG_STRONG | FLAG_GUESS);
+    bool strong = row->flags & (FLAG_STRONG | FLAG_GUESS), narrow = row->flags & FLAG_NARROW;
     /* Of a partial copy each lane reads bytes of its own number: not whole words for all. */
     if (access == ACCESS_LOAD && !strong && !(bytes & 3) && !block->lane_bytes) {
         lanes = quick_loads(block, warp, pc, lanes, addresses, bytes / 4);
@@ -440,7 +443,8 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                 bool touched = cell->writer_block || cell->atomic_block ||
                                (access != ACCESS_LOAD && cell->reader_block);
                 if (touched && !(row->flags & FLAG_GUESS)) {
-                    Conflict found = find_conflict(block, warp, cell, lane, part, access, strong);
+                    Conflict found = find_conflict(block, warp, cell, lane, part, access, strong,
+                                                   narrow);
                     if (found.detail != DETAIL_NONE) {
                         bool same = access == ACCESS_STORE &&
                                     !memcmp((const void *)here, values[lane] + done - count,

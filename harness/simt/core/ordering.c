@@ -51,8 +51,10 @@ bool reader_ordered(const Block *block, const Warp *warp, int reader, uint32_t t
                          reader & SEVERAL_LANES ? reader & ~SEVERAL_LANES : reader / LANES, time);
 }
 
-void fence(Block *block, Warp *warp) {
-    block->fenced = warp->fenced = ++block->machine->clock;
+/* One of the block's scope orders for this block alone. */
+void fence(Block *block, Warp *warp, const Instruction *row) {
+    warp->fenced = ++block->machine->clock;
+    if (!(row->flags & FLAG_NARROW)) block->fenced = warp->fenced;
     block->fences = true;
 }
 
@@ -87,9 +89,10 @@ void warp_sees(Block *block, const Warp *warp) {
 void synchronise(Block *block, Warp *warp, const Instruction *row, Access access, bool global) {
     Machine *machine = block->machine;
     if (access != ACCESS_ATOMIC && !(row->flags & FLAG_STRONG)) return;
-    if (row->flags & FLAG_RELEASE) fence(block, warp);
+    if (row->flags & FLAG_RELEASE) fence(block, warp, row);
     if (!global && !block->fences) return;
     uint32_t now = ++machine->clock;
+    if (row->flags & FLAG_NARROW) global = false; /* no other block sees it in order */
     if (access != ACCESS_LOAD) {
         if (global && block->fenced) publish(block);
         if (warp->fenced) warp->released = warp->fenced;

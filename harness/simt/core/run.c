@@ -231,7 +231,7 @@ WarpState run_warp(Block *block, Warp *warp) {
                         together = false;
                         continue;
                     case OP_FENCE:
-                        fence(block, warp);
+                        fence(block, warp, row);
                         break;
                     case OP_CLOCK: execute_clock(block, warp, row, mask); break;
                     case OP_TRAP:

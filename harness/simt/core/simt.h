@@ -274,7 +274,7 @@ void lanes_meet(Block *, Warp *, LaneMask);
 LaneMask meet(Block *, Warp *, const Instruction *, int pc, LaneMask present);
 bool meet_elsewhere(Block *, Warp *);
 bool report_gathering(Block *, Warp *);
-void fence(Block *, Warp *);
+void fence(Block *, Warp *, const Instruction *);
 void warp_publishes(Warp *);
 void warp_sees(Block *, const Warp *);
 void synchronise(Block *, Warp *, const Instruction *, Access, bool global);

@@ -323,7 +323,9 @@ def _control(frame: Frame, instruction: Instruction) -> Row:
     if opcode in ("membar", "fence"):
         if any("tensormap" in modifier for modifier in modifiers):
             raise frame.needs_hardware(instruction, "TMA (fence.proxy.tensormap)")
-        return new_row(Op.FENCE)
+        # Those of proxies name no scope: they order nothing between threads.
+        wide = modifiers & {"gl", "gpu", "sys"}
+        return {**new_row(Op.FENCE), "flags": 0 if wide else Flag.NARROW}
     if opcode == "nanosleep":
         return new_row(Op.PAUSE)
     if opcode in ("trap", "brkpt"):

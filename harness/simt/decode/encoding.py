@@ -212,6 +212,9 @@ class Flag(IntEnum):
     """A load or asynchronous copy that goes past the L1."""
     SLOW_PATH = 1 << 18
     """A division, root or reciprocal to the last bit: odd operands take a called function."""
+    NARROW = 1 << 19
+    """A fence, or beside STRONG and for atomics an access, whose scope is the block or the cluster:
+    for other blocks it orders nothing."""
 
 
 class Rounded(IntEnum):

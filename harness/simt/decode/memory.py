@@ -25,7 +25,8 @@ SPACES: dict[str, Space] = {
     "param::entry": Space.PARAMETER, "param::func": Space.PARAMETER,
 }  # fmt: skip
 _ORDERS = {"weak", "relaxed", "acquire", "release", "acq_rel", "volatile"}
-_SCOPES = {"cta", "cluster", "gpu", "sys"}
+_NARROW_SCOPES = {"cta", "cluster"}
+_SCOPES = {*_NARROW_SCOPES, "gpu", "sys"}
 _CACHE_HINTS = {
     "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified",
     "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
@@ -79,6 +80,8 @@ def access(frame: Frame, instruction: Instruction) -> Row:
         row["flags"] |= Flag.VOLATILE
     if "release" in given:
         row["flags"] |= Flag.RELEASE
+    if given & _NARROW_SCOPES:
+        row["flags"] |= Flag.NARROW
     row["space"] = space
     row["count"] = next((_VECTORS[m] for m in given if m in _VECTORS), 1)
     if row["count"] * TYPE_BYTES[type_name] > 32:
@@ -114,6 +117,8 @@ def atomic(frame: Frame, instruction: Instruction) -> Row:
     row["space"], row["flags"] = space_of(instruction), 0
     if given & {"release", "acq_rel"}:
         row["flags"] |= Flag.RELEASE
+    if given & _NARROW_SCOPES:
+        row["flags"] |= Flag.NARROW
     row["count"] = next((_VECTORS[m] for m in given if m in _VECTORS), 1)
     if row["count"] * TYPE_BYTES[type_name] > 16:
         raise frame.refuse(instruction, "accesses of more than 16 bytes")
