@@ -1,13 +1,15 @@
 /* Runs the blocks of a launch, one after the other; a block that waits for others lets them run. */
 #include "simt.h"
 
+#define TURN_HALVES 6 /* by which a drawn turn may be shorter than a block's whole work is */
+#define FIRST_HALVES 12 /* the same before that is known */
 #define MOST_SLICES 8 /* phases of nothing but slices after which other blocks get a turn */
 
 /* The blocks that are under way and wait for something that others do. */
 typedef struct {
     Block **waiting; /* a ring */
     int64_t first, count, capacity;
-    Block *unused; /* one block's memory, kept for the next */
+    Block *unused; /* memory of blocks that ended, kept for the next */
 } Residents;
 
 /* splitmix64: one number for each (seed, block, phase), so results do not depend on threads. */
@@ -133,10 +135,24 @@ static void report_deadlock(Block *block) {
     block->stop = true, block->status = STATUS_STOPPED;
 }
 
+/* Instructions of a block's next turn. Where turns are drawn, each is a part of what a block takes from
+   its beginning to its end. */
+static int64_t next_turn(const Block *block) {
+    Machine *machine = block->machine;
+    if (!machine->drawn) return machine->turn;
+    int64_t most = machine->ended_blocks ? machine->ended_work / machine->ended_blocks : machine->turn;
+    if (most > machine->turn) most = machine->turn;
+    uint64_t state = scramble(machine->seed * 31 + (uint64_t)block->index + (uint64_t)block->executed);
+    most >>= state % (machine->ended_blocks ? TURN_HALVES : FIRST_HALVES);
+    int64_t turn = most / 2 + (int64_t)(scramble(state) % (uint64_t)(most / 2 + 1)) + 1;
+    machine->slice = turn / block->warp_count + 1;
+    return turn;
+}
+
 /* Runs a block until it ends (true) or waits for what other blocks do (false). */
 static bool run_block(Block *block) {
     int order[MOST_WARPS], slices = 0;
-    int64_t turn_end = block->machine->instruction_budget - block->machine->turn;
+    int64_t turn_end = block->machine->instruction_budget - next_turn(block);
     block->tells = false, block->watched = 0;
     for (;; block->phase++) {
         int waiting = 0, yielding = 0, spinning = 0, later = 0;
@@ -310,7 +326,7 @@ int simt_run(Machine *machine) {
             block = take_up(&residents);
         } else if (room) {
             block = residents.unused ? residents.unused : make_block(machine, releases);
-            residents.unused = NULL;
+            if (residents.unused) residents.unused = block->next;
             if (!block) {
                 status = STATUS_OUT_OF_MEMORY;
                 break;
@@ -334,15 +350,14 @@ int simt_run(Machine *machine) {
         }
         if (!ended) {
             if (!set_aside(&residents, block)) status = STATUS_OUT_OF_MEMORY, discard_block(block);
-        } else if (residents.unused) {
-            discard_block(block);
         } else {
-            residents.unused = block;
+            machine->ended_blocks++, machine->ended_work += block->executed;
+            block->next = residents.unused, residents.unused = block;
         }
         if (by_clocks) pass_on(machine, &residents);
     }
     while (residents.count) discard_block(take_up(&residents));
-    discard_block(residents.unused);
+    for (Block *block; (block = residents.unused); discard_block(block)) residents.unused = block->next;
     for (int64_t i = 0; releases && i < machine->first_block + machine->block_count + 2; i++)
         free(releases[i].times);
     free(releases), free(residents.waiting), free(machine->changes);

@@ -108,6 +108,7 @@ typedef struct {
     int64_t first_block, block_count, instruction_budget, path_length, path_capacity;
     int64_t before_length, before_capacity;
     int64_t slice, turn; /* instructions after which a warp, and a block, gives way to others */
+    int64_t ended_blocks, ended_work; /* and the instructions of those */
     int64_t hop_clocks; /* critical.c: until other blocks see a store; 0: blocks have no clocks */
     int64_t atomic_hop_clocks; /* until they see an atomic */
     int64_t horizon;    /* up to which clock nobody else has anything to do */
@@ -128,6 +129,7 @@ typedef struct {
     int32_t stacked;          /* calls make frames */
     int32_t function_count, instruction_count;
     int32_t following; /* who goes by what is not `initialised` leaves the same */
+    int32_t drawn; /* turns are parts of a block's work, no two alike, and `turn` at most */
     int32_t keeping; /* what memory held before is kept, so that simt_take_back can restore it */
     uint32_t hottest_sector, clock, constant_lines;
     uint32_t grid[3], block[3];
@@ -211,7 +213,7 @@ typedef struct {
     uint32_t time, bytes;
 } WarpRead;
 
-typedef struct {
+typedef struct Block {
     Machine *machine;
     uint8_t *shared, *local;
     SharedShadow *shared_shadow;
@@ -227,6 +229,7 @@ typedef struct {
     uint32_t epoch_start; /* clock at the last barrier */
     uint32_t acquired;    /* clock at the last access that saw other blocks' writes */
     uint32_t fenced;      /* clock at the last fence */
+    struct Block *next;   /* of those whose memory is kept for later ones */
     const uint8_t *lane_bytes; /* cp.async: bytes that each lane reads, where not all read alike */
     int32_t near_allocation;
     bool fences;          /* some warp used a fence: others may rely on it */

@@ -41,7 +41,11 @@ _SLICE, _TURN = 200_000, 1 << 60
 each other by spinning on memory; and a block to other blocks, though it does not wait."""
 _FAIR_SLICE, _FAIR_TURN = 2_000, 8_000
 """The same where blocks share out their work among themselves: none may take much of it before the
-others have begun."""
+others have begun. Drawn turns are parts of a block's work, and as long at most."""
+_TURNS_AT_ONCE = 8
+"""Blocks that take turns where none waits for another: they are neighbours (orders.py)."""
+_MOST_AT_ONCE_BYTES = 256 << 20
+"""Memory up to which all blocks that a GPU holds take turns where they may wait for each other."""
 _BEFORE = np.dtype([("address", np.uint64), ("bytes", np.uint8, 32)])
 """`Before` of core/simt.h."""
 _CHANCE = secrets.randbits(64)
@@ -77,7 +81,8 @@ def run(
         max_instructions: Warp instructions after which the run ends as timed out.
         threads: Host threads. Only used without checks, for kernels without global atomics.
         keep: Remember what memory held, so that `take_back` can undo the run; on one thread.
-        fair: Blocks that the GPU holds at once take turns, as blocks do that share out their work.
+        fair: Blocks that the GPU holds at once take turns, as blocks do that share out their work:
+            with hop_clocks by these, else turns are drawn, no two alike.
         hop_clocks: Clocks until another block sees a store, and an atomic. With them blocks go on
             in the order of their clocks, and the result knows the launch's longest path.
 
@@ -191,9 +196,15 @@ class _Run:
         machine.allocation_count = len(self.starts)
         machine.report_capacity = _REPORT_CAPACITY
         machine.checks, machine.tracing, machine.keeping = int(checks), int(bool(trace)), int(keep)
-        machine.slice, machine.turn = (_FAIR_SLICE, _FAIR_TURN) if fair else (_SLICE, _TURN)
         machine.hop_clocks, machine.atomic_hop_clocks = hop_clocks
         machine.resident_limit = launch.resident_blocks
+        drawn = fair and not any(hop_clocks)
+        if drawn and not program.may_wait:
+            machine.resident_limit = min(launch.resident_blocks, _TURNS_AT_ONCE)
+        at_once = min(machine.resident_limit, len(self.blocks))
+        fair = fair and (not drawn or at_once * self._block_bytes() <= _MOST_AT_ONCE_BYTES)
+        machine.slice, machine.turn = (_FAIR_SLICE, _FAIR_TURN) if fair else (_SLICE, _TURN)
+        machine.drawn = int(fair and drawn)
         machine.grid_workspace = launch.grid_workspace
         machine.partial_barriers = int(program.partial_barriers)
         machine.stacked, machine.function_count = int(program.stacked), len(program.functions)
@@ -201,6 +212,15 @@ class _Run:
         machine.grid = (ctypes.c_uint32 * 3)(*launch.grid)
         machine.block = (ctypes.c_uint32 * 3)(*launch.block)
         machine.special_offsets = type(machine.special_offsets)(*program.special_offsets)
+
+    def _block_bytes(self) -> int:
+        """Return about how much memory a block takes that is under way, shadows included."""
+        program, (x, y, z) = self.program, self.launch.block
+        warps = -(-x * y * z // 32)
+        known = 8 * warps if program.partial_barriers else 36
+        return warps * (
+            program.register_bytes + 4096 + 64 * program.local_bytes
+        ) + program.shared_bytes // 4 * (known + 36)
 
     def execute(self) -> None:
         """Call the core; ctypes gives up Python's lock meanwhile."""

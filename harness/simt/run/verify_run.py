@@ -38,6 +38,7 @@ from .later_calls import (
     set_before,
     set_forward,
 )
+from .orders import mixed_order
 
 CHECKED_CASES = 2
 """Cases that run with all checks on whatever they cost, unless the request says how many."""
@@ -69,7 +70,7 @@ class _Run:
         try:
             result = core.run(
                 launch.launch, launch.memory, self._blocks(launch.launch), checks=self.checks,
-                seed=self.seed, trace=False,
+                seed=self.seed, trace=False, fair=bool(self.seed),
                 max_instructions=max(1, self.budget - self.instructions),
             )  # fmt: skip
         except core.UnsupportedInstruction as error:
@@ -96,14 +97,12 @@ class _Run:
     def _blocks(self, launch: core.Launch) -> list[int] | None:
         """Return the order of the blocks: ascending, and in the second run none in particular.
 
-        Blocks that may wait for others run in ascending order, as they would start on a GPU: here
-        one ends before the next begins.
+        Blocks that may wait for others begin in ascending order, as they would on a GPU. In the
+        first run one ends before the next begins, where it can; in the second they take turns.
         """
         if not self.seed or launch.program.may_wait:
             return None
-        blocks = list(range(launch.block_count))
-        random.Random(self.seed).shuffle(blocks)
-        return blocks
+        return mixed_order(launch.grid, random.Random(self.seed))
 
 
 def verify(request: dict[str, Any]) -> VerifyReport:

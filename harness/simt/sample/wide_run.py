@@ -18,6 +18,7 @@ from ..run import core
 from ..run.arena import Transfer
 from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
+from ..run.orders import mixed_order
 from ..run.verify_run import describe_report, note_transfer
 from .dependence import UNEVEN, shared_counter
 from .effort import Shares
@@ -162,7 +163,7 @@ def _chosen(grid: tuple[int, int, int], count: int, generator: random.Random) ->
     """
     x, y, z = grid
     if count >= x * y * z:
-        return generator.sample(range(x * y * z), x * y * z)
+        return mixed_order(grid, generator)
     behind = z if z <= MOST_BEHIND else 1
     wide = min(x, max(1, min(MOST_IN_A_ROW, count // (4 * behind))))
     chosen: dict[int, None] = {}

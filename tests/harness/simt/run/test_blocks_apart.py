@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from simt_support import Arena, compile_ptx, execute, kinds
 
 from kernelblaster.harness.simt.ptx.parser import Module
 from kernelblaster.harness.simt.run.core import Launch, run, take_back
+from kernelblaster.harness.simt.run.orders import mixed_order
 from kernelblaster.harness.simt.sample.dependence import shared_counter
 
 SOURCE = r"""
@@ -28,6 +31,13 @@ __global__ void turns(int *counter, int *out, int jobs) {
         for (int i = 0; i < 3000; i++) v = (v ^ v >> 7) * 1664525 + 1013904223;
         out[mine * 64 + threadIdx.x] = v;
     }
+}
+__global__ void others(int *begun, int *out, int steps) {
+    if (threadIdx.x) return;
+    atomicAdd(begun, 1);
+    unsigned v = blockIdx.x;
+    for (int i = 0; i < steps; i++) v = (v ^ v >> 7) * 1664525 + 1013904223;
+    out[blockIdx.x] = atomicAdd(begun, v == 1) - blockIdx.x - 1;
 }
 __global__ void counts(int *counter) { atomicAdd(counter, 1); }
 __global__ void own(float *y) { y[blockIdx.x * 32 + threadIdx.x] *= 2.f; }
@@ -89,6 +99,33 @@ def test_blocks_that_take_turns_do_alike_where_it_is_fair(module: Module, fair: 
     assert np.array_equal(out.reshape(64, 64)[:, 5].view(np.uint32), expected.astype(np.uint32))
     assert result.work.size == 8 and result.work.sum() == result.counters["warps"].sum()
     assert bool(result.work.max() < 2 * result.work.min()) is fair
+
+
+@pytest.mark.parametrize("steps", [2, 20, 2000])
+def test_blocks_of_any_length_take_turns(module: Module, steps: int) -> None:
+    """How many later blocks have begun when one ends: none where each ends first."""
+    for fair in (False, True):
+        _, (_, out) = execute(
+            module, "others", 64, 32, np.zeros(1, np.int32), np.zeros(64, np.int32), steps,
+            outputs=(1,), checks=False, fair=fair, seed=3,
+        )  # fmt: skip
+        assert bool(out.any()) is fair
+
+
+@pytest.mark.parametrize("grid", [(1, 1, 1), (40, 1, 1), (7, 30, 1), (3, 5, 9)])
+def test_a_mixed_order_has_all_blocks_and_keeps_neighbours_together(
+    grid: tuple[int, int, int]
+) -> None:
+    order = mixed_order(grid, random.Random(1))
+    x, y, z = grid
+    assert sorted(order) == list(range(x * y * z))
+    place = {block: at for at, block in enumerate(order)}
+    for step, width in ((1, x), (x, y), (x * y, z)):
+        pairs = [(block, block + step) for block in order
+                 if block // step % width + 1 < width]  # fmt: skip
+        near = sum(abs(place[a] - place[b]) < 8 for a, b in pairs)
+        assert near >= 0.15 * len(pairs)
+    assert len(order) < 20 or order != sorted(order)
 
 
 @pytest.mark.parametrize(("kernel", "counter"), [("turns", True), ("counts", False)])
