@@ -136,16 +136,19 @@ def _signs_and_extremes() -> Iterator[Case]:
 def _approximations() -> Iterator[Case]:
     """Functions whose last bits the ISA leaves open.
 
-    The core computes them more exactly than the hardware: within 2 units of the last place of the
-    value in f32, 1 in half precision, and within one part in 2**20 for the f64 seeds.
+    The core is off by what the hardware is: mostly within 2 units of the last place of the value
+    in f32, tanh by 1.1e-5 of it, and what is small where its operand is not by a few times 1e-7.
+    It is within 1 unit in half precision, and within one part in 2**20 for the f64 seeds.
     """
+    apart = {"sin": 3.5e-7, "cos": 3.5e-7, "lg2": 2.2e-7}
     for op, ftz in product(("rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2"), ("", ".ftz")):
-        yield Case(f"{op}.approx{ftz}.f32 {{d}}, {{a}}", ("f32",), "f32", ulps=2)
+        yield Case(f"{op}.approx{ftz}.f32 {{d}}, {{a}}", ("f32",), "f32", ulps=2,
+                   apart=apart.get(op, 0))  # fmt: skip
     for ftz in ("", ".ftz"):
         for kind in ("approx", "full"):
             yield Case(f"div.{kind}{ftz}.f32 {{d}}, {{a}}, {{b}}", ("f32", "f32/moderate"), "f32",
                        ulps=2)  # fmt: skip
-    yield Case("tanh.approx.f32 {d}, {a}", ("f32",), "f32", ulps=2)
+    yield Case("tanh.approx.f32 {d}, {a}", ("f32",), "f32", ulps=190)
     for op, t in product(("ex2", "tanh"), HALVES):
         ftz = ".ftz" if op == "ex2" and t.startswith("b") else ""
         yield Case(f"{op}.approx{ftz}.{t} {{d}}, {{a}}", (t,), t, ulps=1)

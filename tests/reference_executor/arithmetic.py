@@ -232,8 +232,20 @@ def _double(x: Number) -> float:
     return -value if x.negative else value
 
 
+_TURNS_A_RADIAN = float.fromhex("0x1.45f306p-3")
+"""1 / (2 pi) in single precision."""
+
+
 def _sine(f: Callable[[float], float]) -> Callable[[float], float]:
-    return lambda v: math.nan if math.isinf(v) else f(v)
+    def of(v: float) -> float:
+        """Make turns of radians, cut off to single precision, as the hardware does, and back."""
+        if math.isinf(v):
+            return math.nan
+        significand, exponent = math.frexp(v * _TURNS_A_RADIAN)  # exact: 48 bits
+        turns = math.ldexp(math.trunc(math.ldexp(significand, 24)), exponent - 24)
+        return f(2 * math.pi * math.remainder(turns, 1.0))
+
+    return of
 
 
 def _exponential(v: float) -> float:

@@ -282,6 +282,7 @@ bool takes_slow_path(const Instruction *row, uint8_t *registers, LaneMask mask) 
 
 bool execute_arithmetic(const Instruction *row, uint8_t *registers, LaneMask mask) {
     if (row->flags & FLAG_FLUSH) return execute_flushed(execute_arithmetic, row, registers, mask);
+    if (row->flags & FLAG_APPROXIMATE) return execute_approximation(row, registers, mask);
     switch (row->opcode) {
     case OP_ADD: switch (row->type) { WRAPPING_CASES(x + y) FLOATING_CASES(x + y) } return false;
     case OP_SUB: switch (row->type) { WRAPPING_CASES(x - y) FLOATING_CASES(x - y) } return false;

@@ -294,6 +294,7 @@ bool execute_arithmetic(const Instruction *, uint8_t *registers, LaneMask);
 bool takes_slow_path(const Instruction *, uint8_t *registers, LaneMask);
 bool execute_bits(const Instruction *, uint8_t *registers, LaneMask);
 bool execute_convert(const Instruction *, uint8_t *registers, LaneMask);
+bool execute_approximation(const Instruction *, uint8_t *registers, LaneMask);
 /* flush.c: any of them, with FLAG_FLUSH */
 typedef bool (*Execute)(const Instruction *, uint8_t *registers, LaneMask);
 bool execute_flushed(Execute, const Instruction *, uint8_t *registers, LaneMask);

@@ -46,7 +46,9 @@ _OPERAND_COUNT: dict[str, int] = {
     "neg": 1, "abs": 1, "and": 2, "or": 2, "xor": 2, "not": 1, "copysign": 2, "prmt": 3,
 }  # fmt: skip
 _IGNORED = {"rn", "noftz", "approx", "full", "lo"}
-"""Modifiers without a flag of their own; approximations are exact but for the last bits."""
+"""Modifiers without a flag of their own; approximations of other types than f32 are exact but for
+the last bits."""
+_APPROXIMATED = frozenset(("ex2", "lg2", "sin", "cos", "tanh", "rcp", "sqrt", "rsqrt", "div"))
 _COMPARISONS: dict[str, Compare] = {
     "eq": Compare.EQ, "ne": Compare.NE, "lt": Compare.LT, "le": Compare.LE, "gt": Compare.GT,
     "ge": Compare.GE, "lo": Compare.LT, "ls": Compare.LE, "hi": Compare.GT, "hs": Compare.GE,
@@ -129,6 +131,8 @@ def plain(frame: Frame, instruction: Instruction) -> Row:
         row["flags"] |= Flag.FLUSH
     if opcode in ("div", "sqrt", "rcp") and type_name == "f32" and "rn" in given:
         row["flags"] |= Flag.SLOW_PATH
+    if opcode in _APPROXIMATED and type_name == "f32" and given & {"approx", "full"}:
+        row["flags"] |= Flag.APPROXIMATE
     return set_operands(frame, instruction, row, type_name, _OPERAND_COUNT.get(opcode, 1))
 
 
