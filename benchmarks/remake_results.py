@@ -24,7 +24,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 RESULTS, TRUTH = HERE / "results", HERE / "ground_truth"
 NEED_A_GPU = (
-    "by_hand_h200_*", "candidates_h200.json", "cost_of_truth_*h200.json", "deferred_run_h200.txt",
+    "approximations_h100.txt", "by_hand_h200_*", "candidates_h200.json",
+    "cost_of_truth_*h200.json", "deferred_run_h200.txt",
     "gpu_tests_*.tsv", "l2_flush_h200.txt", "ncu_sections_h200.json", "noise_h200.txt",
     "optimize_on_gpu_h200.json", "worker_survival_h200.jsonl",
 )  # fmt: skip

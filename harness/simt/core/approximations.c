@@ -1,8 +1,8 @@
 /* The special function unit: approximations of single precision, off by as much as the hardware's.
 
-   How far a GPU's are off was measured on an H100 over all mantissas, 22 exponents of the operand
-   each; where the exact result is a number of the type, it is what comes out. Here the error is of
-   that size and hangs on the operand alone. */
+   How far they are off was measured on an H100 over all mantissas of 22 exponents
+   (benchmarks/ground_truth/approximations.cu); where the exact result is a number of the type, it is
+   what comes out. Here the error is of that size and hangs on the operand alone. */
 #include <math.h>
 
 #include "numeric.h"
