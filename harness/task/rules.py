@@ -13,14 +13,16 @@ from ..records.variations import Level
 
 CASES = (
     (0, "normal", "as get_inputs() gives them"),
-    (1, "gaussian", "normal distribution; integers and flags drawn anew"),
-    (2, "uniform", "uniform, and small where forward() adds an epsilon; integers and flags anew"),
-    (3, "large", "normal distribution times a large factor; integers of all their bits"),
+    (1, "gaussian", "normal distribution, lines in some order; integers and flags drawn anew"),
+    (2, "uniform", "uniform, lines in some order, and small where forward() adds an epsilon"),
+    (3, "large", "normal times a large factor, lines in some order; integers of all their bits"),
     (4, "constant", "each tensor holds one value"),
-    (5, "zeros", "normal distribution, half of it exact zeros; of long sums three large terms"),
+    (5, "zeros", "normal, half exact zeros, some at borders; of long sums three large terms"),
     (6, "offset", "normal distribution around a value far from zero; some integers of all bits"),
 )
-"""(seed, name, what inputs hold), as far as forward() survives it: see reference/drawing/."""
+"""(seed, name, what inputs hold), as far as forward() survives it: see reference/drawing/. Lines in
+some order are sorted, or have their largest side by side, or hold equal elements; a border is a
+number that forward() compares with."""
 
 LARGE_FACTORS = (128.0, 32.0, 8.0, 2.0)
 """The first that PyTorch itself survives is used. exp() overflows in float32 above 88."""
@@ -54,7 +56,7 @@ LARGEST_SHARE = 0.05
 KINDS: Mapping[str, str] = MappingProxyType(
     {
         "normal": "get_inputs()'s own",
-        "gaussian": "normal",
+        "gaussian": "normal, lines sorted or clustered",
         "uniform": "uniform in [-1, 1), or as small as an epsilon",
         "large": f"normal times up to {LARGE_FACTORS[0]:g}",
         "constant": "one value per tensor",

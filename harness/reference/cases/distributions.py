@@ -213,12 +213,16 @@ def first_finite(
 
 
 _FACTORS = {"large": LARGE_FACTORS, "offset": OFFSETS, "zeros": PEAKS}
+_ALIKE = ("gaussian", "uniform", "offset")
+"""Distributions in which lines hold equal elements by intent, where that tells anything."""
 
 
 def _ways(seed: int, distribution: str) -> Iterator[Draw]:
     if distribution != "normal":
         for factor in _FACTORS.get(distribution, (1.0,)):
             yield Draw(seed, distribution, factor)
+            if distribution in _ALIKE:
+                yield Draw(seed, distribution, factor, lines="unlike")
         yield Draw(seed, distribution, tame=True)
     yield Draw(seed, "normal")
     yield Draw(seed, "normal", still=True)

@@ -83,7 +83,7 @@ def telling_width(reference: Reference, variation: Variation) -> float:
 
 def _shows(reference: Reference, variation: Variation) -> bool | None:
     """Say whether larger epsilons are wrong for inputs of a width; None where there are none."""
-    instance = draw(reference, Draw(2, "uniform"), variation)
+    instance = draw(reference, Draw(2, "uniform", lines="drawn"), variation)
     arguments = clone_arguments(instance.arguments, fresh)
     other = OtherEpsilon()
     with other:

@@ -218,7 +218,8 @@ class _Trial:
         try:
             with _limits(self._seconds):
                 for seed, distribution in TRIALS:
-                    how = Draw(seed, distribution, factor=2.0 if distribution == "large" else 1.0)
+                    factor = 2.0 if distribution == "large" else 1.0
+                    how = Draw(seed, distribution, factor, lines="unlike")
                     instance = draw(self._reference, how, variation)
                     outputs = self._reference.outputs(instance.model, instance.arguments)
                     if _forms(outputs) != self._forms:

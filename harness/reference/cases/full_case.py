@@ -37,9 +37,9 @@ OWN_ERROR_FACTOR = 32.0
 """As rules.OWN_ERROR_FACTOR, at full dimensions, where sums are longer."""
 
 ROWS = ("large", "offset", "constant", "zeros", "uniform", "gaussian")
-"""Distributions of rows, after one that get_inputs() gives: they take turns."""
-KINDS_OF_ROWS = ("own", *ROWS)
-KINDS = len(KINDS_OF_ROWS)
+UNLIKE_ROWS = ("large", "gaussian", "large", "gaussian", "large", "gaussian")
+"""Where an answer hangs on which of equal elements comes first."""
+KINDS = 1 + len(ROWS)
 EQUAL_ROWS = ("constant", "zeros")
 """Kinds of rows of which many terms are the same number."""
 
@@ -64,13 +64,22 @@ class _How(NamedTuple):
     distribution: str
     """Of what is no row of floating numbers: a name of draws.Draw."""
     still: bool
+    alike: bool = True
+    """Whether elements are equal by intent: in rows of some kinds, and in lines of others."""
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """Distributions of rows, after one that get_inputs() gives: they take turns."""
+        return ROWS if self.alike else UNLIKE_ROWS
 
 
 _HOW = (
-    *(_How(factor, "full", False) for factor in FACTORS), _How(0.0, "full", False),
+    *(_How(factor, "full", False, alike) for alike in (True, False) for factor in FACTORS),
+    *(_How(0.0, "full", False, alike) for alike in (True, False)),
     _How(0.0, "normal", False), _How(0.0, "normal", True),
 )  # fmt: skip
-"""From the most demanding to the least."""
+"""From the most demanding to the least; what holds no equal elements only where a case before hung
+on them."""
 
 
 def write_full_case(
@@ -90,7 +99,10 @@ def write_full_case(
     error is not in these tolerances yet.
     """
     began = time.thread_time()  # It takes part in all that PyTorch computes.
+    hung = False
     for how in _HOW:
+        if how.distribution == "full" and how.alike == hung:
+            continue
         instance, row_axes = _draw(reference, how, shapes, variation, secret)
         if how.factor and not row_axes:
             continue
@@ -100,17 +112,19 @@ def write_full_case(
                 write_tensor(inputs / f"{name}.bin", tensor)
         with OperationsSeen() as seen:
             outputs = reference.outputs(instance.model, instance.arguments)
-        if all_finite(outputs) and not (seen.places and _hang_on_ties(
-            reference, _draw(reference, how, shapes, variation, secret)[0]
-        )):
-            break
+        if all_finite(outputs):
+            if not (seen.places and _hang_on_ties(
+                reference, _draw(reference, how, shapes, variation, secret)[0]
+            )):
+                break
+            hung = True
     for index, answer in enumerate(outputs):
         write_tensor(answers / f"out{index}.bin", answer)
     tolerances = [
         _tolerance(answer, None, row_axes, cast=is_cast(instance, answer)) for answer in outputs
     ]
     described = {
-        "tolerances": tolerances, "rows": KINDS_OF_ROWS[: KINDS if row_axes else 1],
+        "tolerances": tolerances, "rows": ("own", *(how.rows if row_axes else ())),
         "drawn": how, "shapes": shapes, "exact": False,
         "seconds": time.thread_time() - began,
     }  # fmt: skip
@@ -153,7 +167,7 @@ def widen_tolerances(
         stepped = first and _stepped(first, steps)
         wider.append(None if first is None or second is None or stepped is None else first | {
             part: [
-                (second if KINDS_OF_ROWS[kind] in EQUAL_ROWS else first)[part][kind]
+                (second if described["rows"][kind] in EQUAL_ROWS else first)[part][kind]
                 for kind in range(len(first[part]))
             ]
             for part in PARTS
@@ -192,17 +206,19 @@ def _draw(
 ) -> tuple[Instance, int]:
     """Return an instance, and how many leading axes count its rows; 0 where all are alike."""
     seed = seed_of(SEED, secret)
-    drawn = Draw(seed, how.distribution, still=how.still)
+    drawn = Draw(seed, how.distribution, still=how.still, lines="any" if how.alike else "unlike")
     instance = draw(reference, drawn, variation)
     if not how.factor:
-        if how.distribution == "full" and all(math.prod(shape) == 1 for shape in shapes):
-            _make_unlike(reference, instance, variation, seed)
+        if how.distribution == "full":
+            if all(math.prod(shape) == 1 for shape in shapes):
+                _make_unlike(reference, instance, variation, seed)
+            else:
+                _order_some(reference, instance, variation, drawn)
         return instance, 0
     mixed = {
         name: tensor
         for name, tensor in instance.inputs.items()
-        if tensor.is_floating_point() and tensor.is_contiguous() and not _has_structure(tensor)
-        and variation.levels.get(name) in ("any", "positive")
+        if _may_be_another(name, tensor, variation)
         and all(_shared_axes(tensor.shape, shape) for shape in shapes)
     }  # fmt: skip
     if not mixed:
@@ -217,7 +233,7 @@ def _draw(
     with torch.no_grad():
         for name, tensor in mixed.items():
             rows = tensor.view(math.prod(tensor.shape[:axes]), *tensor.shape[axes:])
-            for kind, distribution in enumerate(ROWS, 1):
+            for kind, distribution in enumerate(how.rows, 1):
                 if kind < len(rows):
                     part = rows[kind::KINDS]
                     change = drawn._replace(
@@ -225,6 +241,34 @@ def _draw(
                     )
                     part.copy_(redrawn(part, change, variation, name, generator))
     return instance, axes
+
+
+def _order_some(
+    reference: Reference, instance: Instance, variation: Variation, drawn: Draw
+) -> None:
+    """Put columns in order, one in four, of inputs that have no rows in common with an output.
+
+    They stay between the ends of get_inputs()'s own numbers. Of a single row it is a quarter.
+    """
+    generator = torch.Generator(reference.device).manual_seed(drawn.seed + 4000)
+    with torch.no_grad():
+        for name, tensor in instance.inputs.items():
+            if _may_be_another(name, tensor, variation) and tensor.dim():
+                quarter = len(tensor) // 4
+                part = tensor[..., 1::4] if tensor.dim() > 1 else tensor[quarter : 2 * quarter]
+                change = drawn._replace(
+                    distribution="large" if tensor.dim() > 1 else "gaussian", tame=True
+                )
+                if part.numel():
+                    part.copy_(redrawn(part, change, variation, name, generator, apart=False))
+
+
+def _may_be_another(name: str, tensor: torch.Tensor, variation: Variation) -> bool:
+    """Say whether any part of an input may be drawn anew by itself."""
+    return (
+        tensor.is_floating_point() and tensor.is_contiguous() and tensor.numel() > 0
+        and not _has_structure(tensor) and variation.levels.get(name) in ("any", "positive")
+    )  # fmt: skip
 
 
 def _make_unlike(
@@ -237,10 +281,7 @@ def _make_unlike(
     generator = torch.Generator(reference.device).manual_seed(seed + 3000)
     with torch.no_grad():
         for name, tensor in instance.inputs.items():
-            if (
-                tensor.is_floating_point() and tensor.is_contiguous() and tensor.numel()
-                and not _has_structure(tensor) and variation.levels.get(name) in ("any", "positive")
-            ):  # fmt: skip
+            if _may_be_another(name, tensor, variation):
                 count = -(-tensor.numel() // STRETCH)
                 sizes = torch.randn(count, generator=generator, device=reference.device).exp()
                 each = sizes.repeat_interleave(STRETCH)[: tensor.numel()]

@@ -10,17 +10,19 @@ How far (`Variation.levels`), the freest first that forward() survives (explorat
 and, where none is survived, own: as get_inputs() and the model have them. Buffers that do not
 depend on the seed are constants of the task and stay. Of an input's structure is kept what the task
 may be about: matrices that are triangular or symmetric, integers that are sorted or all different.
+Lines of three distributions are put in order (orders.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
 from ...records.variations import Level, Variation
 from ..loading.model import Instance, Reference
+from .orders import EVEN, NORMAL, ORDERED, Order, level_lines, put_flags_in_order, put_in_order
 from .peaks import add_peaks
 
 LADDERS: dict[str, tuple[Level, ...]] = {
@@ -60,6 +62,9 @@ class Draw(NamedTuple):
     """Whether no value leaves the range of get_inputs()'s own."""
     still: bool = False
     """Whether parameters that the seed does not choose stay as they are."""
+    lines: Literal["any", "unlike", "drawn"] = "any"
+    """How lines are put in order: "unlike" ones hold no equal elements by intent, and some flag
+    that is set; "drawn" ones are as each element by itself makes them."""
 
 
 def draw(reference: Reference, how: Draw, variation: Variation) -> Instance:
@@ -96,10 +101,17 @@ def _without(
 
 
 def redrawn(
-    own: torch.Tensor, how: Draw, variation: Variation, name: str, generator: torch.Generator
+    own: torch.Tensor,
+    how: Draw,
+    variation: Variation,
+    name: str,
+    generator: torch.Generator,
+    *,
+    apart: bool = True,
 ) -> torch.Tensor:
-    """Return new values of a draw's distribution for a part of an input."""
-    return _Inputs(how, variation, generator)(name, own)
+    """Return new values of a draw's distribution for a part of an input, of rows that lie `apart`
+    or not."""
+    return _Inputs(how, variation, generator, apart=apart)(name, own)
 
 
 def kind_of(tensor: torch.Tensor, parameter: bool = False) -> str:
@@ -130,10 +142,13 @@ def disturb(tensor: torch.Tensor, level: Level, generator: torch.Generator) -> N
 class _Inputs:
     """Draws new values for one input after another; keeps the structure of the old."""
 
-    def __init__(self, how: Draw, variation: Variation, generator: torch.Generator) -> None:
+    def __init__(
+        self, how: Draw, variation: Variation, generator: torch.Generator, *, apart: bool = False
+    ) -> None:
         self.how = how
         self.variation = variation
         self.generator = generator
+        self.apart = apart
         self.drawn = 0
 
     def __call__(self, name: str, own: torch.Tensor) -> torch.Tensor:
@@ -156,12 +171,17 @@ class _Inputs:
         if distribution == "timed":
             return self._mixed(own, level)
         even = torch.rand(shape, generator=self.generator, device=device)
+        order = self._order()
         if level == "range":
             low, high = _ends(own)
+            if order:
+                put_in_order(even, EVEN, order, self.generator)
             value = low + even * (high - low)
             if distribution == "constant":
                 value = value.flatten()[0].expand(shape)
         elif distribution == "uniform":
+            if order:
+                put_in_order(even, EVEN, order, self.generator)
             value = (even * 2 - 1) * self.variation.uniform_width
         elif distribution == "constant":
             value = torch.full(shape, CONSTANTS[self.drawn % len(CONSTANTS)], device=device)
@@ -172,12 +192,23 @@ class _Inputs:
                 if factor > 1.0:
                     add_peaks(value, factor, self.generator)
             else:
+                if order:
+                    put_in_order(noise, NORMAL, order, self.generator)
                 if distribution == "large" and own.dim() > 1:
                     # One sample lies far below zero: what begins a maximum with zero shows.
                     noise[-1] = -1 - noise[-1].abs()
                 value = noise + factor if distribution == "offset" else noise * factor
         self.drawn += 1
-        return (value.abs() if level == "positive" else value).to(own.dtype)
+        value = (value.abs() if level == "positive" else value).to(own.dtype)
+        return value
+
+    def _order(self) -> Order | None:
+        """Return how lines are put in order; None where they are drawn element by element."""
+        distribution = self.how.distribution
+        if distribution not in ORDERED or self.how.lines == "drawn":
+            return None
+        alike = self.how.lines == "any" and distribution != "large"
+        return Order("rows" if self.apart and distribution == "large" else distribution, alike)
 
     def _mixed(self, own: torch.Tensor, level: Level) -> torch.Tensor:
         """Return the tensor's own values, a span of them of another distribution."""
@@ -204,19 +235,37 @@ class _Inputs:
             return _discrete(own, _narrow(own, level), self.generator) if fixed else own
         if own.dtype is torch.bool:
             all_set = distribution == "constant" and level == "any"
-            return torch.ones_like(own) if all_set else _discrete(own, level, self.generator)
+            value = torch.ones_like(own) if all_set else _discrete(own, level, self.generator)
+            if level == "any" and self.how.distribution in ("gaussian", "full"):
+                if self.how.lines != "drawn":
+                    alike = self.how.lines == "any" and self.how.distribution != "full"
+                    put_flags_in_order(value, Order("gaussian", alike), self.generator)
+            return value
         if level == "any" and distribution not in ("large", "offset"):
             level = "below"
         value = _discrete(own, level, self.generator)
         if level == "order" or is_sorted(own) or all_differ(own):
             return value
+        if (order := self._order()) and level != "any":
+            return self._whole_in_order(own, level, replace(order, level=order.alike))
         if distribution == "constant":
             return own.flatten()[self._number(own.numel())].expand(own.shape).clone()
         if distribution == "zeros" and level == "below":
             value = value * (self._even(own) < 0.5)
         if distribution == "offset" and level == "any":
             value = torch.where(self._even(own) < 0.5, value, own)
+        if distribution == "offset" and self.how.lines == "any" and own.numel():
+            value = value.contiguous()
+            level_lines(value, int(own.max()), self.generator)
         return value
+
+    def _whole_in_order(self, own: torch.Tensor, level: Level, order: Order) -> torch.Tensor:
+        """Return integers whose lines are in order."""
+        low, high = _whole_ends(own, level)
+        even = self._even(own)
+        put_in_order(even, EVEN, order, self.generator)
+        steps = even.double().mul_(high - low + 1).floor_().clamp_(max=high - low)
+        return (steps.to(torch.int64) + low).to(own.dtype)
 
     def _even(self, own: torch.Tensor) -> torch.Tensor:
         return torch.rand(tuple(own.shape), generator=self.generator, device=own.device)
@@ -243,10 +292,15 @@ def _discrete(own: torch.Tensor, level: Level, generator: torch.Generator) -> to
         return value.sort(dim=-1).values if is_sorted(own) else value
     if all_differ(own):
         return own.gather(-1, even.argsort(dim=-1))
-    low, high = (int(end) for end in (own.min(), own.max()))
-    low = min(low, 0) if level == "below" else low
+    low, high = _whole_ends(own, level)
     value = torch.randint(low, high + 1, shape, generator=generator, device=device)
     return _in_order(value.to(own.dtype), own)
+
+
+def _whole_ends(own: torch.Tensor, level: Level) -> tuple[int, int]:
+    """Return the least and the largest of what integers of a level are."""
+    low, high = (int(end) for end in (own.min(), own.max()))
+    return (min(low, 0) if level == "below" else low), high
 
 
 def _narrow(own: torch.Tensor, level: Level) -> Level:

@@ -28,9 +28,9 @@ def test_each_kind_of_inputs_is_what_its_words_say() -> None:
         for case, (_, name, _) in zip(cases(made, explore(made)), CASES, strict=True)
     }
     assert (found["normal"] >= 7).all() and (found["normal"] < 8).all()
-    assert abs(float(found["gaussian"].std()) - 1) < 0.05
+    assert abs(float(found["gaussian"].std()) - 1) < 0.2
     assert (found["uniform"] >= -1).all() and (found["uniform"] < 1).all()
-    assert abs(float(found["large"].std()) / LARGE_FACTORS[0] - 1) < 0.05
+    assert abs(float(found["large"].std()) / LARGE_FACTORS[0] - 1) < 0.2
     assert KINDS["large"].endswith(f"{LARGE_FACTORS[0]:g}")
     assert len(found["constant"].unique()) == 1
     assert 0.45 < float((found["zeros"] == 0).float().mean()) < 0.55

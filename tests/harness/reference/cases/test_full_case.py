@@ -56,7 +56,7 @@ def test_rows_take_turns_in_their_distribution(tmp_path: Path) -> None:
         assert (values.std() == 0) == (kind == "constant"), (row, kind)
         assert ((values == 0).mean() > 0.2) == (kind == "zeros"), (row, kind)
         assert largest <= 1 or kind != "uniform", (row, kind)
-        assert 0.6 < values.std() < 1.5 or kind != "gaussian", (row, kind)
+        assert 0.4 < values.std() < 3.0 or kind != "gaussian", (row, kind)
     np.testing.assert_array_equal(x[::KINDS], draw_of_rows(made, 11)[::KINDS])
 
 
@@ -83,7 +83,7 @@ def test_factors_that_pytorch_does_not_survive_are_less(tmp_path: Path) -> None:
     large = rows_of(tmp_path)[1::KINDS]
     assert 8 < np.abs(large).max() < 60
     described = made_case(tmp_path, reference("x / 0"), (64, 40))
-    assert described["drawn"] == [0.0, "normal", True] and described["rows"] == ["own"]
+    assert described["drawn"] == [0.0, "normal", True, True] and described["rows"] == ["own"]
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,12 @@ from kernelblaster.harness.reference.cases.distributions import widest
 from kernelblaster.harness.reference.drawing.draws import Draw, draw
 from kernelblaster.harness.reference.precision.steps import MOST_STEPPED
 
+DRAWN = Draw(5, "gaussian", lines="drawn")
+
 
 def case_of(body: str) -> Case:
     made = reference(body, "torch.randn(64, 256)")
-    return Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"})))
+    return Case(made, draw(made, DRAWN, Variation(levels={"x": "any"})))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_flags_of_which_any_would_be_right_are_not_compared() -> None:
 
 def test_a_step_to_infinity_is_no_room_for_other_numbers() -> None:
     made = reference("(x * 12.7).round() / ((x * 12.7).round() - 3)", "torch.randn(256, 256)")
-    case = Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"})))
+    case = Case(made, draw(made, DRAWN, Variation(levels={"x": "any"})))
     (tolerance,) = case.tolerances("both")
     assert tolerance is not None and 0 < tolerance.step < 100
 
@@ -125,7 +127,7 @@ def test_a_step_to_infinity_is_no_room_for_other_numbers() -> None:
 def test_of_many_floating_answers_that_may_make_a_step_few_do() -> None:
     body = "torch.round((x @ x.T).float() * 4.3) / 4.3"
     made = reference(body, "torch.randn(64, 256).bfloat16()")
-    case = Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"})))
+    case = Case(made, draw(made, DRAWN, Variation(levels={"x": "any"})))
     (tolerance,) = case.tolerances("both")
     assert tolerance is not None and tolerance.share == MOST_STEPPED
 
@@ -142,7 +144,7 @@ def test_of_several_draws_the_widest_has_room_for_the_steps_of_all() -> None:
 def test_room_goes_by_the_precision_that_is_rounded_and_not_by_the_inputs() -> None:
     made = reference("(x.float() / 0.03).round().clamp(-127, 127).to(torch.int8)",
                      "torch.randn(64, 256).bfloat16()")  # fmt: skip
-    case = Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"})))
+    case = Case(made, draw(made, DRAWN, Variation(levels={"x": "any"})))
     (tolerance,) = case.tolerances("both")
     assert tolerance is not None and tolerance.absolute == 0 and tolerance.share < 0.02
     truncated = (case.instance.inputs["x"].float() / 0.03).clamp(-127, 127).to(torch.int8)
@@ -172,7 +174,7 @@ def test_what_is_left_of_a_division_is_no_more_than_one_step_off() -> None:
 
 def test_exact_numbers_beside_a_border_that_is_computed_have_room() -> None:
     made = reference("x > x.roll(1, 1) * 1.1", "torch.randn(512, 1024)")
-    case = Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"})))
+    case = Case(made, draw(made, DRAWN, Variation(levels={"x": "any"})))
     (tolerance,) = case.tolerances("both")
     assert tolerance is not None and 0 < tolerance.share < 0.001 and tolerance.step == 1
 
