@@ -30,6 +30,9 @@ class Variation(Record):
     uniform_width: float = 1.0
     """How far from zero inputs of the distribution `uniform` lie: so little that what forward()
     adds to keep a root or a quotient finite shows, where it adds any."""
+    borders: tuple[tuple[float, int], ...] = ()
+    """Magnitudes that forward() compares elements of its inputs with, 0 left out, and how many
+    units in the last place from each it can tell: a case holds them and what lies so far beside."""
     updated: tuple[str, ...] = ()
     """Buffers that forward() changes. A kernel does not: each call begins with the same ones."""
 

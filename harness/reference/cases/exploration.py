@@ -23,6 +23,7 @@ from ...records.variations import Level, Variation
 from ..drawing.draws import LADDERS, Draw, draw, kind_of, read_only_of
 from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments, seed_all
 from ..precision.tolerances import all_finite
+from .comparisons import borders_of
 from .epsilon import telling_width
 
 TRIAL_SECONDS = 3
@@ -81,6 +82,8 @@ def explore(
     if whole and "integer" in kinds.values():
         drawing()
     found = _freest(trial, start, ladders)
+    borders = borders_of(reference, read_only_of(reference.instance(0), plain))
+    found = found.model_copy(update={"borders": borders})
     return found.model_copy(update={"uniform_width": telling_width(reference, found)})
 
 

@@ -10,7 +10,8 @@ How far (`Variation.levels`), the freest first that forward() survives (explorat
 and, where none is survived, own: as get_inputs() and the model have them. Buffers that do not
 depend on the seed are constants of the task and stay. Of an input's structure is kept what the task
 may be about: matrices that are triangular or symmetric, integers that are sorted or all different.
-Lines of three distributions are put in order (orders.py).
+Lines of three distributions are put in order (orders.py), and among the exact zeros of one lie the
+numbers that forward() compares its inputs with (borders.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 
 from ...records.variations import Level, Variation
 from ..loading.model import Instance, Reference
+from .borders import beside, put_borders
 from .orders import EVEN, NORMAL, ORDERED, Order, level_lines, put_flags_in_order, put_in_order
 from .peaks import add_peaks
 
@@ -200,6 +202,13 @@ class _Inputs:
                 value = noise + factor if distribution == "offset" else noise * factor
         self.drawn += 1
         value = (value.abs() if level == "positive" else value).to(own.dtype)
+        if distribution == "zeros" and self.variation.borders:
+            found = beside(self.variation.borders, own.dtype)
+            if level != "any":
+                low = 0.0 if level == "positive" else low
+                high = torch.inf if level == "positive" else high
+                found = [each for each in found if low <= each <= high]
+            put_borders(value, found, even)
         return value
 
     def _order(self) -> Order | None:
@@ -252,6 +261,12 @@ class _Inputs:
             return own.flatten()[self._number(own.numel())].expand(own.shape).clone()
         if distribution == "zeros" and level == "below":
             value = value * (self._even(own) < 0.5)
+            low, high = _whole_ends(own, level)
+            borders = {
+                near for each, _ in self.variation.borders if each == int(each)
+                for near in (int(each) - 1, int(each), int(each) + 1) if low <= near <= high
+            }  # fmt: skip
+            put_borders(value, sorted(borders), self._even(own))
         if distribution == "offset" and level == "any":
             value = torch.where(self._even(own) < 0.5, value, own)
         if distribution == "offset" and self.how.lines == "any" and own.numel():

@@ -1,0 +1,160 @@
+"""Which numbers does forward() compare its inputs with? Seen on one call of it.
+
+An operation of COMPARING holds what it is given against numbers. What it is given is an input, or
+something that every kernel finds exactly as PyTorch does: an input negated, its magnitude, times a
+power of two, or with a number added. Behind all else a number beside a border is rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments
+from .case import fresh
+
+MOST = 8
+"""Numbers that are told; a task that compares with more has some of them tried."""
+LARGEST = 1024.0
+"""Beyond it lies none of what inputs hold otherwise."""
+
+_aten = torch.ops.aten
+
+
+def _numbers(*places: int) -> Callable[[Sequence[Any]], list[Any]]:
+    return lambda args: [args[place] for place in places if place < len(args)]
+
+
+def _always(*numbers: float) -> Callable[[Sequence[Any]], list[Any]]:
+    return lambda args: list(numbers)
+
+
+def _softplus(args: Sequence[Any]) -> list[Any]:
+    beta = args[1] if len(args) > 1 else 1.0
+    return [(args[2] if len(args) > 2 else 20.0) / beta]
+
+
+COMPARING: dict[Any, Callable[[Sequence[Any]], list[Any]]] = {
+    **dict.fromkeys(
+        (_aten.gt, _aten.ge, _aten.lt, _aten.le, _aten.eq, _aten.ne, _aten.threshold,
+         _aten.clamp_min, _aten.clamp_max, _aten.maximum, _aten.minimum, _aten.fmax, _aten.fmin),
+        _numbers(1),
+    ),
+    **dict.fromkeys((_aten.clamp, _aten.hardtanh), _numbers(1, 2)),
+    **dict.fromkeys(
+        (_aten.hardshrink, _aten.softshrink),
+        lambda args: [args[1] if len(args) > 1 else 0.5],
+    ),
+    **dict.fromkeys((_aten.hardsigmoid, _aten.hardswish), _always(3.0)),
+    **dict.fromkeys((_aten.round, _aten.frac), _always(0.5, 1.5, 2.5)),
+    **dict.fromkeys((_aten.floor, _aten.ceil, _aten.trunc), _always(1.0, 2.0)),
+    _aten.softplus: _softplus,
+    _aten.bucketize: _numbers(1),
+}  # fmt: skip
+"""Operations that compare what they are given first, and with which numbers."""
+
+_MOVES = frozenset((_aten.clone, _aten._to_copy, _aten.detach))
+"""Operations that answer with what they are given."""
+
+
+def borders_of(reference: Reference, instance: Instance) -> tuple[tuple[float, int], ...]:
+    """Return the magnitudes that elements of inputs are compared with, 0 left out, and how many
+    units in the last place beside each are told from it whatever is added.
+
+    The instance stays as it is.
+    """
+    arguments = clone_arguments(instance.arguments, fresh)
+    watched = _Compared([each for each in arguments if isinstance(each, torch.Tensor)])
+    try:
+        with watched:
+            reference.outputs(copy.deepcopy(instance.model), arguments)
+    except ReferenceFault:
+        return ()
+    return tuple(watched.found.items())[:MOST]
+
+
+class _Compared(TorchDispatchMode):  # type: ignore[misc]
+    """Follows inputs through what changes them exactly; notes what they are compared with."""
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.found: dict[float, int] = {}
+        self._followed = {id(each): (each, 1.0, 0.0) for each in inputs}
+        """Tensors by id, each an input times a power of two, and something added."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        answer = function(*args, **(kwargs or {}))
+        known = self._followed.get(id(args[0])) if args else None
+        second = self._followed.get(id(args[1])) if len(args) > 1 else None
+        operation = _in_new_memory(function)
+        if second is not None and operation is _aten.searchsorted:
+            self._note(second, args[:1])
+        if known is not None:
+            numbers = COMPARING.get(operation)
+            if numbers is not None:
+                named = [value for name, value in (kwargs or {}).items() if name in _NAMES]
+                self._note(known, [*numbers(args), *named])
+            self._follow(function, operation, args, known, answer)
+        return answer
+
+    def _note(self, known: tuple[Any, float, float], numbers: Sequence[Any]) -> None:
+        _, factor, added = known
+        for number in numbers:
+            for each in _as_numbers(number):
+                border = abs((each - added) / factor)
+                if 0.0 < border <= LARGEST:
+                    units = 1
+                    if added:  # What is added rounds the rest to its own last place.
+                        most = math.frexp(max(abs(each), abs(added)))[1]
+                        units = 2 << max(0, most - math.frexp(border * factor)[1])
+                    self.found[border] = max(units, self.found.get(border, 1))
+
+    def _follow(
+        self, function: Any, operation: Any, args: Any, known: tuple[Any, float, float], answer: Any
+    ) -> None:
+        if not isinstance(answer, torch.Tensor):
+            return
+        _, factor, added = known
+        number = next(iter(_as_numbers(args[1])), None) if len(args) > 1 else None
+        if function.is_view or operation in _MOVES or operation is _aten.abs:
+            # Of a magnitude both signs are tried anyway.
+            self._followed[id(answer)] = (answer, factor, added)
+        elif operation is _aten.neg:
+            self._followed[id(answer)] = (answer, -factor, -added)
+        elif number is None or not math.isfinite(number) or isinstance(args[1], list):
+            return
+        elif operation in (_aten.mul, _aten.div) and number and math.frexp(abs(number))[0] == 0.5:
+            times = number if operation is _aten.mul else 1 / number
+            self._followed[id(answer)] = (answer, factor * times, added * times)
+        elif operation in (_aten.add, _aten.sub):
+            more = number if operation is _aten.add else -number
+            self._followed[id(answer)] = (answer, factor, added + more)
+        elif operation is _aten.rsub:
+            self._followed[id(answer)] = (answer, -factor, number - added)
+
+
+_NAMES = ("min", "max", "other", "lambd", "threshold", "min_val", "max_val")
+"""Arguments that hold what is compared with, where they are named."""
+
+
+def _in_new_memory(function: Any) -> Any:
+    """Return an operation; of one that writes to what it is given the one that does not."""
+    packet = function.overloadpacket
+    name = str(packet.__name__)
+    return getattr(_aten, name.removesuffix("_"), packet) if name.endswith("_") else packet
+
+
+def _as_numbers(value: Any) -> list[float]:
+    """Return the numbers that something to compare with holds, a few of them."""
+    if isinstance(value, torch.Tensor):
+        if value.numel() > MOST or value.is_complex() or value.device.type == "meta":
+            return []
+        return [float(each) for each in value.detach().reshape(-1).tolist()]
+    return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []

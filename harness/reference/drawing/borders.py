@@ -1,0 +1,50 @@
+"""Puts the numbers that a task compares its inputs with among the inputs, and those beside them.
+
+No number that is drawn is exactly the one at which a shrinkage begins: `>=` would pass for `>`.
+Which numbers these are is found in what forward() does (cases/comparisons.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+MOST = 48
+"""Numbers that are put into a tensor; further ones are not."""
+SHARE = 0.125
+"""Of the elements that hold one of them."""
+FROM = 0.5
+"""Even numbers from here on, for that share of all, say which element holds which."""
+
+
+def beside(borders: Sequence[tuple[float, int]], dtype: torch.dtype) -> list[float]:
+    """Return the borders that a type holds, and numbers of it beside each, of both signs.
+
+    Each comes with how many units in its last place these lie off. What a type does not hold is
+    left out, and so is the number nearest to it: whether 0.1, rounded, is more than 0.1 hangs on
+    the type in which that is asked.
+    """
+    found: dict[float, None] = {}
+    for border, units in borders:
+        for each in (border, -border):
+            near = torch.tensor(each, dtype=dtype)
+            if not math.isfinite(float(near)):
+                continue
+            if float(near) == each:
+                found[each] = None
+            for way in (math.inf, -math.inf):
+                next_one = torch.nextafter(near, torch.tensor(way, dtype=dtype))
+                found[float(near + units * (next_one - near))] = None
+    return [each for each in found if math.isfinite(each)][:MOST]
+
+
+def put_borders(
+    value: torch.Tensor, borders: Sequence[float] | Sequence[int], even: torch.Tensor
+) -> None:
+    """Put borders into a tensor, in place, where as many numbers from 0 to 1 say so."""
+    for turn, border in enumerate(borders):
+        begin = FROM + SHARE * turn / len(borders)
+        chosen = (even >= begin) & (even < FROM + SHARE * (turn + 1) / len(borders))
+        value.masked_fill_(chosen, border)

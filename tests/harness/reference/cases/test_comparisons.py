@@ -1,0 +1,67 @@
+"""The numbers that a task compares its inputs with: found in what it does, and drawn."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small_references import reference
+
+from kernelblaster.harness.reference.cases.comparisons import borders_of
+from kernelblaster.harness.reference.cases.distributions import first_finite
+from kernelblaster.harness.reference.cases.exploration import explore
+from kernelblaster.harness.reference.drawing.borders import MOST, beside
+
+
+@pytest.mark.parametrize(
+    ("body", "borders"),
+    [
+        ("F.hardshrink(x, 0.25)", {0.25: 1}),
+        ("F.softshrink(x)", {0.5: 1}),
+        ("F.threshold(x, -2.0, 7.0)", {2.0: 1}),
+        ("x.clamp(-1, 2)", {1.0: 1, 2.0: 1}),
+        ("torch.clamp(x, max=3.0)", {3.0: 1}),
+        ("F.relu6(x)", {6.0: 1}),
+        ("F.hardswish(x)", {3.0: 1}),
+        ("F.softplus(x, 2.0)", {10.0: 1}),
+        ("torch.maximum(x, torch.tensor(0.5))", {0.5: 1}),
+        ("x.view(-1, 2).mul_(4).ge(2).float()", {0.5: 1}),
+        ("torch.where(-x.abs() < -1.5, x, 0.0)", {1.5: 1}),
+        ("torch.where(2.0 * x + 1.0 <= 2.5, x, -x)", {0.75: 4}),
+        ("torch.where(1 - x > 0.25, x, 0.0)", {0.75: 4}),
+        ("torch.bucketize(x, torch.tensor([0.5, 4.0])).float()", {0.5: 1, 4.0: 1}),
+        # Behind arithmetic that rounds a number beside the border proves nothing.
+        ("torch.where(x * 0.3 > 0.5, x, 0.0)", {}),
+        ("torch.where(torch.exp(x) > 0.5, x, 0.0)", {}),
+        ("F.relu(x) + 0.5", {}),
+    ],
+)
+def test_what_inputs_are_compared_with_is_found(body: str, borders: dict[float, int]) -> None:
+    made = reference(body, "torch.randn(64, 40)")
+    instance = made.instance(0)
+    kept = instance.inputs["x"].clone()
+    assert dict(borders_of(made, instance)) == borders
+    assert torch.equal(instance.inputs["x"], kept)
+
+
+def test_a_border_that_the_type_does_not_hold_has_its_neighbours_alone() -> None:
+    half, tenth = beside([(0.5, 1)], torch.float32), beside([(0.1, 1)], torch.float32)
+    assert {0.5, -0.5} < set(half) and len(half) == 6
+    nearest = float(torch.tensor(0.1))
+    assert len(tenth) == 4 and nearest not in tenth
+    assert min(tenth[:2]) < 0.1 < max(tenth[:2]) and max(map(abs, tenth)) - nearest < 1e-8
+    assert len(beside([(1.0 + each, 1) for each in range(99)], torch.float16)) == MOST
+
+
+def test_borders_are_among_the_zeros_of_a_case_that_is_compared() -> None:
+    for body, at in (("F.hardshrink(x, 0.5)", 0.5), ("torch.where(x + 1 > 3, x, -x)", 2.0)):
+        made = reference(body, "torch.randn(64, 40)")
+        case, _ = first_finite(made, explore(made), 5, "zeros", None)
+        assert int((case.tensors["x"] == at).sum()) > 10
+        assert case.tolerances("both")[0] is not None
+
+
+def test_integers_are_borders_of_integers() -> None:
+    made = reference("torch.where(x > 700, x, -x)", "torch.randint(0, 1000, (64, 40))")
+    case, _ = first_finite(made, explore(made), 5, "zeros", None)
+    x = case.tensors["x"]
+    assert all(int((x == each).sum()) > 20 for each in (699, 700, 701))
