@@ -213,7 +213,7 @@ def first_finite(
 
 
 _FACTORS = {"large": LARGE_FACTORS, "offset": OFFSETS, "zeros": PEAKS}
-_ALIKE = ("gaussian", "uniform", "offset")
+_ALIKE = ("gaussian", "uniform", "zeros", "offset")
 """Distributions in which lines hold equal elements by intent, where that tells anything."""
 
 

@@ -24,7 +24,16 @@ import torch
 from ...records.variations import Level, Variation
 from ..loading.model import Instance, Reference
 from .borders import beside, put_borders
-from .orders import EVEN, NORMAL, ORDERED, Order, level_lines, put_flags_in_order, put_in_order
+from .orders import (
+    EVEN,
+    NORMAL,
+    ORDERED,
+    Order,
+    level_lines,
+    pad_lines,
+    put_flags_in_order,
+    put_in_order,
+)
 from .peaks import add_peaks
 
 LADDERS: dict[str, tuple[Level, ...]] = {
@@ -193,6 +202,8 @@ class _Inputs:
                 value = noise * (even < 0.5)
                 if factor > 1.0:
                     add_peaks(value, factor, self.generator)
+                if self.how.lines == "any" and not self.apart and value.numel():
+                    pad_lines(value)
             else:
                 if order:
                     put_in_order(noise, NORMAL, order, self.generator)

@@ -35,8 +35,9 @@ MOST_SORTED = 2048
 plain sums, which are no fault, are rounded by more than a tolerance."""
 RECORDS = 256
 """Rising, or falling, terms of a longer one; the others lie below, or above, all of them."""
-STRIDES = (32, 64, 128, 256, 512, 1024)
-"""Threads that may share a line."""
+SHARES = (8, 16, 64)
+"""Elements, or vectors, in one thread's share of a line that threads stride over: as many threads
+as that makes, a power of two. It lies in one share of half as many threads too."""
 PIECES = (8, 64)
 """Neighbours that are larger, or smaller, than all others of a line."""
 RUNS = (2, 4, 32)
@@ -167,6 +168,19 @@ def level_lines(
         chosen.copy_(chosen[:, int(_numbers((), rows.shape[1], generator))][:, None].clone())
 
 
+def pad_lines(value: torch.Tensor) -> None:
+    """Have one sample in eight be zero as a whole, and one line in eight of the last axis in its
+    second half, in place, as padding is; the tensor is contiguous.
+
+    Of a tensor that is a single line it is an eighth, in the middle.
+    """
+    if value.dim() == 1:
+        value[len(value) // 2 : len(value) // 2 + len(value) // 8] = 0
+    elif value.dim():
+        value[3::8] = 0
+        value.view(-1, value.shape[-1])[5::8, value.shape[-1] // 2 :] = 0
+
+
 def _lines(value: torch.Tensor, case: str) -> Iterator[torch.Tensor]:
     """Yield all lines of a kind as (outer, terms, inner); what is done to them is done to `value`.
     """
@@ -240,8 +254,10 @@ def _gather(
 ) -> None:
     """Have what is larger, or smaller, than all else of a line lie in one share of it."""
     terms = part.shape[1]
-    ways: list[tuple[int, int]] = [(1, each) for each in STRIDES if 2 * each <= terms]
-    ways += [(4, each) for each in STRIDES if 8 * each <= terms]
+    ways = [
+        (width, 1 << (terms // (width * each)).bit_length() - 1) for width in (1, 4)
+        for each in SHARES if 2 * width * each <= terms
+    ]  # fmt: skip
     ways += [(each, -(-terms // each)) for each in PIECES if 4 * each <= terms] or [(1, 2)]
     first = int(_numbers((), len(ways), generator))
     place = torch.arange(terms, device=part.device)

@@ -17,6 +17,7 @@ from kernelblaster.harness.reference.drawing.orders import (
     RECORDS,
     Order,
     level_lines,
+    pad_lines,
     put_flags_in_order,
     put_in_order,
 )
@@ -130,3 +131,13 @@ def test_a_mask_that_leaves_nothing_is_not_drawn_where_that_is_no_number() -> No
     assert usual.finite
     case, how = first_finite(made, variation, 1, "gaussian", None)
     assert case.finite or how.lines == "any"
+
+
+def test_some_samples_are_zero_and_some_lines_end_in_zeros() -> None:
+    value = torch.ones(16, 4, 10)
+    pad_lines(value)
+    assert [bool((each == 0).all()) for each in value] == [row % 8 == 3 for row in range(16)]
+    assert bool((value.view(-1, 10)[5::8, 5:] == 0).all()) and bool((value[0] == 1).any())
+    made = reference("x / x.norm(dim=1, keepdim=True)", "torch.randn(64, 40)")
+    case, how = first_finite(made, explore(made), 5, "zeros", None)
+    assert case.finite and how.lines == "unlike" and how.distribution == "zeros"
