@@ -39,7 +39,8 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "loading", ("drawing", "precision", "sizes", "exported"), "cases", "child",
     ),
     "harness/reference/cases": (
-        "case", ("epsilon", "constancy", "constants"), ("exploration", "mutants", "proof"),
+        "case", ("comparisons", "epsilon", "constancy", "constants"),
+        ("exploration", "mutants", "proof"),
         "distributions", ("claimed", "full_case"),
     ),
     "harness/cuda": (("reports", "present_gpus", "gpu_lock"), "launching", ("worker", "parent")),
