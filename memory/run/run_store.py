@@ -157,7 +157,9 @@ class RunStore:
         )
         return {row["outcome"]: row["n"] for row in rows}
 
-    def put_stage(self, key: str, stage: str, body: str, *, taken_over: bool = False) -> bool:
+    def put_stage(
+        self, key: str, stage: str, body: str, *, taken_over: bool = False, charged: float = 0.0
+    ) -> bool:
         """Store the JSON of a finished stage (compile, verify, profile); False if already there.
 
         Args:
@@ -165,6 +167,7 @@ class RunStore:
             stage: its name.
             body: what it said.
             taken_over: whether another run found it.
+            charged: seconds of the device that this run is charged with for it.
         """
         with self._database.transaction():
             new = self._database.execute(
@@ -172,6 +175,8 @@ class RunStore:
             )
             if new and taken_over:
                 self._database.execute("INSERT INTO taken_over VALUES (?, ?)", (key, stage))
+            if new and charged:
+                self.ledger.add_device_seconds(key, stage, charged)
         return bool(new)
 
     def count_taken_over(self) -> int:

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Generic
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from ...harness.build.cache import cache_root, new_entry, trim_entries, used_entry
 from ...harness.devices.protocol import Measurement
@@ -40,7 +40,7 @@ def fresh_by_default() -> bool:
 class _Kept(Record, Generic[Stored]):
     """What a file holds."""
 
-    seconds: float
+    seconds: float = Field(ge=0, allow_inf_nan=False)
     """That the device worked on it."""
     found: Stored
 

@@ -30,6 +30,7 @@ from kernelblaster.bench.results import write_results
 from kernelblaster.bench.running import Bench, chains_of
 from kernelblaster.bench.variants import parse_variants
 from kernelblaster.bench.worker import answer
+from kernelblaster.graph.session import Session
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.readings import AS_WRITTEN
 from kernelblaster.harness.suites.records import SuiteTasks
@@ -232,6 +233,27 @@ def test_a_bench_that_was_moved_shares_what_it_found_before(
     ((_, ended),) = read_outcomes(tmp_path / "moved", lock)
     result = json.loads((tmp_path / "moved" / ended.run / "result.json").read_text())
     assert result["taken_over"] > 0
+
+
+def test_a_run_that_was_moved_out_of_its_bench_shares_with_it_and_with_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KERNELBLASTER_FRESH")
+    lock = planned(tmp_path / "bench", "random", names=("one",), evaluations=3)
+    (run,) = lock.runs
+    done(tmp_path / "bench", lock)
+    place = run_path(tmp_path / "bench", run)
+    (place / "result.json").unlink()
+    moved = tmp_path / "a" / "b" / "moved"
+    moved.parent.mkdir(parents=True)
+    place.rename(moved)
+    with closing(Session.open(moved)) as session:
+        stages = (moved / session.plan.shared).resolve()
+        assert stages == tmp_path / "bench" / "stages"
+    (tmp_path / "bench" / "stages").rename(tmp_path / "elsewhere")
+    moved.rename(tmp_path / "again")
+    with closing(Session.open(tmp_path / "again")) as session:
+        assert session.plan.shared == ""
 
 
 def test_a_cap_on_working_time_is_each_runs_own(

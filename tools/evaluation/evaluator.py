@@ -98,8 +98,9 @@ class Evaluator(Gates):
         Args:
             task: of the source.
             source: the candidate.
-            measured_anew: whether its time is this run's own, even where another run has measured
-                it: of what others are told against. What was counted then holds now, too.
+            measured_anew: whether a measured time is this run's own, even where another run has
+                one: of what others are told against. What was counted then holds now, too, and what
+                is simulated comes to the same.
         """
         key = self.key(task, source)
         stored = await asyncio.to_thread(self._store.get, key)
@@ -204,9 +205,9 @@ class _Stages:
         found, seconds = kept
         if isinstance(found, Measurement) and key in self.measured_anew and _was_measured(found):
             return None
-        if self._charged and stage != "compile":
-            self._store.ledger.add_device_seconds(key, stage, seconds)
-        self._store.put_stage(key, stage, found.model_dump_json(), taken_over=True)
+        charged = seconds if self._charged and stage != "compile" else 0.0
+        body = found.model_dump_json()
+        self._store.put_stage(key, stage, body, taken_over=True, charged=charged)
         return found
 
     async def counted_by_another(self, key: str) -> Measurement | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -258,6 +259,10 @@ def _lying_in(directory: Path, plan: RunPlan) -> RunPlan:
         path = getattr(plan, name)
         if path and Path(path).is_relative_to(plan.run):
             update[name] = str(directory / Path(path).relative_to(plan.run))
+    if plan.shared and not (directory / plan.shared).is_dir():
+        # A run of a bench that was moved alone: what the bench found lies where it was, if at all.
+        before = (Path(plan.run) / plan.shared).resolve()
+        update["shared"] = os.path.relpath(before, directory) if before.is_dir() else ""
     return plan.model_copy(update=update)
 
 

@@ -61,7 +61,9 @@ def test_what_the_machine_may_have_had_a_part_in_is_nobody_elses(
 def test_an_entry_that_cannot_be_read_is_made_again(shared: SharedStages, tmp_path: Path) -> None:
     shared.keep("key", "verify", StageResult(outcome=Outcome.PASSED), 1.0)
     (stored,) = (tmp_path / "cache" / "stages").rglob("*.json")
-    for text in ("{", '{"outcome": "splendid"}'):
+    passed = StageResult(outcome=Outcome.PASSED).model_dump_json()
+    seconds = (f'{{"seconds": {each}, "found": {passed}}}' for each in ("-5", "NaN", "Infinity"))
+    for text in ("{", '{"outcome": "splendid"}', *seconds):
         stored.write_text(text)
         assert shared.recall("key", "verify", StageResult) is None
         shared.keep("key", "verify", StageResult(outcome=Outcome.PASSED), 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,6 +109,21 @@ async def test_who_asks_again_in_one_run_has_the_same(asked_by: Callable[..., Ev
     evaluator = asked_by("again", device)
     assert await evaluated(evaluator) == await evaluated(evaluator)
     assert device.asked == ["profile", "time_fresh"]
+
+
+async def test_what_is_taken_over_is_charged_once_however_many_ask(
+    tmp_path: Path, shared: SharedStages
+) -> None:
+    kept = StageResult(outcome=Outcome.PASSED)
+    device = Measuring()
+    with RunStore(tmp_path / "run.sqlite") as store:
+        evaluator = Evaluator(device, store, shared=shared, charged=True)
+        shared.keep(evaluator.key(TASK, SOURCE), "verify", kept, 10.0)
+        await asyncio.gather(*(evaluator.verify(TASK, SOURCE) for _ in range(6)))
+        assert store.ledger.device_seconds() == store.seconds_taken_over() == 10.0
+        again = Evaluator(device, store, shared=shared, charged=True)
+        assert await again.verify(TASK, SOURCE) == kept
+        assert store.ledger.device_seconds() == 10.0
 
 
 async def test_a_device_that_cannot_time_alone_profiles(asked_by: Callable[..., Evaluator]) -> None:
