@@ -188,7 +188,7 @@ class _Inputs:
             if order:
                 put_in_order(even, EVEN, order, self.generator)
             value = low + even * (high - low)
-            if distribution == "constant":
+            if distribution == "constant" and value.numel():
                 value = value.flatten()[0].expand(shape)
         elif distribution == "uniform":
             if order:

@@ -157,8 +157,10 @@ def level_lines(
     """Have one line in eight of integers hold nothing but the largest, and one a single number of
     its own, in place; the tensor is contiguous.
 
-    A tensor that is a single line has two such pieces, each an eighth of it.
+    A tensor that is a single line has two such pieces, each an eighth of it; a number is none.
     """
+    if not value.dim():
+        return
     rows = value.reshape(len(value), -1)
     if value.dim() == 1:
         rows = value[: len(value) // 8 * 8].reshape(8, -1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
 from small_references import X, cases, reference
 
-from kernelblaster.harness.records.variations import Variation
+from kernelblaster.harness.records.variations import Level, Variation
 from kernelblaster.harness.reference.cases import exploration, proof
 from kernelblaster.harness.reference.cases.case import Case
 from kernelblaster.harness.reference.cases.constants import changed_constants, with_another
@@ -20,7 +21,7 @@ from kernelblaster.harness.reference.cases.distributions import (
 )
 from kernelblaster.harness.reference.cases.exploration import explore
 from kernelblaster.harness.reference.cases.proof import Proof
-from kernelblaster.harness.reference.drawing.draws import Draw, draw
+from kernelblaster.harness.reference.drawing.draws import LADDERS, Draw, draw, redrawn
 from kernelblaster.harness.reference.loading.model import Reference, ReferenceFault
 from kernelblaster.harness.reference.precision.tolerances import root_mean_square
 from kernelblaster.harness.task.rules import CASES, LARGEST_SHARE
@@ -98,6 +99,38 @@ def test_what_stays_in_its_range_stays_between_its_own_ends() -> None:
     assert level(made) == "range"
     for case in cases(made, explore(made)):
         assert bool(((case.tensors["x"] >= 3) & (case.tensors["x"] <= 4)).all())
+
+
+FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+LEVELS: dict[torch.dtype, tuple[Level, ...]] = {
+    **dict.fromkeys(FLOATING, LADDERS["float"]), **dict.fromkeys(WHOLE, LADDERS["integer"]),
+    torch.bool: LADDERS["boolean"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", ["any", "unlike", "drawn"])
+@pytest.mark.parametrize("distribution", [*dict.fromkeys(name for _, name, _ in CASES), "full"])
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 3), (40,), (9, 40), (0,)])
+def test_every_tensor_is_drawn_at_every_level(
+    shape: tuple[int, ...], distribution: str, lines: Literal["any", "unlike", "drawn"]
+) -> None:
+    for dtype, levels in LEVELS.items():
+        if shape == (0,) and dtype in WHOLE:
+            continue
+        own = torch.rand(shape).mul(9).add(1).to(dtype)
+        for each in levels:
+            variation = Variation(levels={"x": each}, borders=((2.0, 1), (0.5, 1)))
+            for apart in (False, True):
+                drawn = redrawn(own, Draw(1, distribution, lines=lines), variation, "x",
+                                torch.Generator().manual_seed(1), apart=apart)  # fmt: skip
+                assert drawn.shape == own.shape and drawn.dtype is own.dtype
+
+
+def test_a_number_that_is_given_as_a_tensor_varies() -> None:
+    made = reference("x * k", f"{X}, torch.randint(1, 9, ())", "x, k")
+    variation, tensors = seen(made, "k")
+    assert variation.levels["k"] != "own" and len({int(each) for each in tensors}) > 2
 
 
 def test_what_is_timed_of_a_positive_input_is_positive() -> None:
