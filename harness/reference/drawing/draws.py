@@ -202,8 +202,6 @@ class _Inputs:
                 value = noise * (even < 0.5)
                 if factor > 1.0:
                     add_peaks(value, factor, self.generator)
-                if self.how.lines == "any" and not self.apart and value.numel():
-                    pad_lines(value)
             else:
                 if order:
                     put_in_order(noise, NORMAL, order, self.generator)
@@ -220,6 +218,9 @@ class _Inputs:
                 high = torch.inf if level == "positive" else high
                 found = [each for each in found if low <= each <= high]
             put_borders(value, found, even)
+        padded = distribution == "zeros" and level != "range" and not self.apart
+        if padded and self.how.lines == "any" and value.numel():
+            pad_lines(value)
         return value
 
     def _order(self) -> Order | None:

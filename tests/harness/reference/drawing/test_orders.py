@@ -138,6 +138,11 @@ def test_some_samples_are_zero_and_some_lines_end_in_zeros() -> None:
     pad_lines(value)
     assert [bool((each == 0).all()) for each in value] == [row % 8 == 3 for row in range(16)]
     assert bool((value.view(-1, 10)[5::8, 5:] == 0).all()) and bool((value[0] == 1).any())
+    made = reference("F.hardswish(x)", "torch.randn(64, 40)")
+    case, how = first_finite(made, explore(made), 5, "zeros", None)
+    x = case.tensors["x"]
+    assert how.lines == "any" and int((x == 3.0).sum()) > 10
+    assert not bool(x[3::8].any()) and not bool(x[5::8, 20:].any()), "no border lies in padding"
     made = reference("x / x.norm(dim=1, keepdim=True)", "torch.randn(64, 40)")
     case, how = first_finite(made, explore(made), 5, "zeros", None)
     assert case.finite and how.lines == "unlike" and how.distribution == "zeros"
