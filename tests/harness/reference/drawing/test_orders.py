@@ -130,7 +130,7 @@ def test_a_mask_that_leaves_nothing_is_not_drawn_where_that_is_no_number() -> No
     usual, _ = first_finite(made, variation, 0, "normal", None)
     assert usual.finite
     case, how = first_finite(made, variation, 1, "gaussian", None)
-    assert case.finite or how.lines == "any"
+    assert case.finite and how.lines == "unlike" and how.distribution == "gaussian"
 
 
 def test_some_samples_are_zero_and_some_lines_end_in_zeros() -> None:
