@@ -26,8 +26,10 @@ from ..loading.model import Instance, Reference
 from .borders import beside, put_borders
 from .orders import (
     EVEN,
+    EVEN_POSITIVE,
     NORMAL,
     ORDERED,
+    POSITIVE,
     Order,
     level_lines,
     pad_lines,
@@ -182,7 +184,7 @@ class _Inputs:
         if distribution == "timed":
             return self._mixed(own, level)
         even = torch.rand(shape, generator=self.generator, device=device)
-        order = self._order()
+        order, positive = self._order(), level == "positive"
         if level == "range":
             low, high = _ends(own)
             if order:
@@ -191,9 +193,10 @@ class _Inputs:
             if distribution == "constant" and value.numel():
                 value = value.flatten()[0].expand(shape)
         elif distribution == "uniform":
+            # Of magnitudes the numbers from 0 to 1 are as even as those from -1.
             if order:
-                put_in_order(even, EVEN, order, self.generator)
-            value = (even * 2 - 1) * self.variation.uniform_width
+                put_in_order(even, EVEN_POSITIVE if positive else EVEN, order, self.generator)
+            value = (even if positive else even * 2 - 1) * self.variation.uniform_width
         elif distribution == "constant":
             value = torch.full(shape, CONSTANTS[self.drawn % len(CONSTANTS)], device=device)
         else:
@@ -203,19 +206,20 @@ class _Inputs:
                 if factor > 1.0:
                     add_peaks(value, factor, self.generator)
             else:
+                if positive:
+                    noise.abs_()
                 if order:
-                    put_in_order(noise, NORMAL, order, self.generator)
-                if distribution == "large" and own.dim() > 1:
+                    put_in_order(noise, POSITIVE if positive else NORMAL, order, self.generator)
+                if distribution == "large" and own.dim() > 1 and not positive:
                     # One sample lies far below zero: what begins a maximum with zero shows.
                     noise[-1] = -1 - noise[-1].abs()
                 value = noise + factor if distribution == "offset" else noise * factor
         self.drawn += 1
-        value = (value.abs() if level == "positive" else value).to(own.dtype)
+        value = (value.abs() if positive else value).to(own.dtype)
         if distribution == "zeros" and self.variation.borders:
             found = beside(self.variation.borders, own.dtype)
             if level != "any":
-                low = 0.0 if level == "positive" else low
-                high = torch.inf if level == "positive" else high
+                low, high = (0.0, torch.inf) if positive else (low, high)
                 found = [each for each in found if low <= each <= high]
             put_borders(value, found, even)
         padded = distribution == "zeros" and level != "range" and not self.apart

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -85,6 +85,27 @@ EVEN = Scale(
     at=lambda share: share,
 )
 """From 0 to 1."""
+
+LEAST = 2.0**-12
+"""Of positive lines that are sorted: none begins so near zero that its inverse is all there is."""
+NEAR_ZERO = 0.125
+"""The lowest of positive lines lie below, all others above."""
+
+POSITIVE = Scale(
+    high=NORMAL.high,
+    others=NORMAL.others,
+    low=lambda value: (1 + value) / 64,
+    rest=lambda value: torch.where(value < NEAR_ZERO, value + NEAR_ZERO, value),
+    few=lambda value: ((value * 2).floor().clamp(max=3) + 0.5) * ODD,
+    at=lambda share: _above_least(share).clamp(max=_NEAR_ONE).erfinv() * math.sqrt(2),
+)
+"""Magnitudes of normal numbers."""
+EVEN_POSITIVE = replace(EVEN, at=lambda share: _above_least(share))
+"""From 0 to 1, without 0."""
+
+
+def _above_least(share: torch.Tensor) -> torch.Tensor:
+    return LEAST + (1 - LEAST) * share
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,28 @@ def test_every_axis_has_lines_that_rise_and_that_fall(
     assert 0.8 < float(value.std()) < 1.6
 
 
+@pytest.mark.parametrize(
+    ("case", "axis"), [("gaussian", 1), ("uniform", 1), ("large", 0), ("offset", 1)]
+)
+def test_positive_lines_are_in_order_too(case: str, axis: int) -> None:
+    made = reference("x * 2", "torch.rand(64, 200)")
+    how = Draw(1, case, 100.0 if case == "large" else 1.0)
+    x = draw(made, how, Variation(levels={"x": "positive"})).inputs["x"]
+    assert float(x.min()) > 0 and bool(x.isfinite().all())
+    if case == "offset":
+        return
+    lines = x.movedim(axis, -1)
+    for each in (lines, lines.flip(-1)):
+        assert int((rises(each) == each.shape[-1]).sum()) >= each.shape[0] // 32
+    # The smallest of some line lie in what one of 8 or more threads takes of it, or side by side.
+    places = lines.topk(3, largest=False).indices
+    apart = (places.amax(1) - places.amin(1)).float()
+    together = (places % 8 == places[:, :1] % 8).all(1) | (apart < 8)
+    assert float(together.float().mean()) > 0.25
+    within = lines.mean(1) / lines.mean()
+    assert 0.1 < float(within.min()) and float(within.max()) < 4
+
+
 def test_an_axis_and_all_behind_it_is_a_line_too() -> None:
     value = torch.rand((32, 16, 20), generator=generator())
     put_in_order(value, EVEN, Order("uniform", alike=True), generator())
