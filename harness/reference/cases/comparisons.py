@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import copy
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments
+from ..loading.model import (
+    Instance,
+    Reference,
+    ReferenceFault,
+    clone_arguments,
+    lacks_memory,
+)
 from .case import fresh
 
 MOST = 8
@@ -58,6 +65,9 @@ COMPARING: dict[Any, Callable[[Sequence[Any]], list[Any]]] = {
 }  # fmt: skip
 """Operations that compare what they are given first, and with which numbers."""
 
+_NAMES = ("min", "max", "other", "lambd", "threshold", "min_val", "max_val")
+"""Arguments that hold what is compared with, where they are named."""
+
 _MOVES = frozenset((_aten.clone, _aten._to_copy, _aten.detach))
 """Operations that answer with what they are given."""
 
@@ -66,14 +76,17 @@ def borders_of(reference: Reference, instance: Instance) -> tuple[tuple[float, i
     """Return the magnitudes that elements of inputs are compared with, 0 left out, and how many
     units in the last place beside each are told from it whatever is added.
 
-    The instance stays as it is.
+    The instance stays as it is. None where forward() fails; raises ReferenceFault where memory is
+    what it lacks: another time there would be some.
     """
     arguments = clone_arguments(instance.arguments, fresh)
     watched = _Compared([each for each in arguments if isinstance(each, torch.Tensor)])
     try:
         with watched:
             reference.outputs(copy.deepcopy(instance.model), arguments)
-    except ReferenceFault:
+    except ReferenceFault as fault:
+        if lacks_memory(fault):
+            raise
         return ()
     return tuple(watched.found.items())[:MOST]
 
@@ -84,8 +97,11 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         super().__init__()
         self.found: dict[float, int] = {}
-        self._followed = {id(each): (each, 1.0, 0.0) for each in inputs}
-        """Tensors by id, each an input times a power of two, and something added."""
+        self._followed: dict[int, tuple[Any, float, float]] = {}
+        """By id, tensors that are there as long as forward() keeps them, each an input times a
+        power of two, and something added."""
+        for each in inputs:
+            self._keep(each, 1.0, 0.0)
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -101,8 +117,25 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
             if numbers is not None:
                 named = [value for name, value in (kwargs or {}).items() if name in _NAMES]
                 self._note(known, [*numbers(args), *named])
-            self._follow(function, operation, args, known, answer)
+        if isinstance(answer, torch.Tensor):
+            if function._schema.is_mutable:
+                self._forget(answer)
+            if known is not None:
+                alpha = (kwargs or {}).get("alpha", args[2] if len(args) > 2 else 1)
+                self._follow(function, operation, args, alpha, known, answer)
         return answer
+
+    def _keep(self, tensor: torch.Tensor, factor: float, added: float) -> None:
+        key, followed = id(tensor), self._followed
+        followed[key] = (weakref.ref(tensor, lambda _: followed.pop(key, None)), factor, added)
+
+    def _forget(self, written: torch.Tensor) -> None:
+        """Follow nothing any more that lies where something was written."""
+        place = written.untyped_storage().data_ptr()
+        for key, (kept, _, _) in tuple(self._followed.items()):
+            tensor = kept()
+            if tensor is not None and tensor.untyped_storage().data_ptr() == place:
+                del self._followed[key]
 
     def _note(self, known: tuple[Any, float, float], numbers: Sequence[Any]) -> None:
         _, factor, added = known
@@ -117,31 +150,31 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
                     self.found[border] = max(units, self.found.get(border, 1))
 
     def _follow(
-        self, function: Any, operation: Any, args: Any, known: tuple[Any, float, float], answer: Any
+        self,
+        function: Any,
+        operation: Any,
+        args: Any,
+        alpha: float,
+        known: tuple[Any, float, float],
+        answer: torch.Tensor,
     ) -> None:
-        if not isinstance(answer, torch.Tensor):
-            return
         _, factor, added = known
         number = next(iter(_as_numbers(args[1])), None) if len(args) > 1 else None
         if function.is_view or operation in _MOVES or operation is _aten.abs:
             # Of a magnitude both signs are tried anyway.
-            self._followed[id(answer)] = (answer, factor, added)
+            self._keep(answer, factor, added)
         elif operation is _aten.neg:
-            self._followed[id(answer)] = (answer, -factor, -added)
-        elif number is None or not math.isfinite(number) or isinstance(args[1], list):
+            self._keep(answer, -factor, -added)
+        elif number is None or not math.isfinite(number):
             return
         elif operation in (_aten.mul, _aten.div) and number and math.frexp(abs(number))[0] == 0.5:
             times = number if operation is _aten.mul else 1 / number
-            self._followed[id(answer)] = (answer, factor * times, added * times)
+            self._keep(answer, factor * times, added * times)
         elif operation in (_aten.add, _aten.sub):
-            more = number if operation is _aten.add else -number
-            self._followed[id(answer)] = (answer, factor, added + more)
-        elif operation is _aten.rsub:
-            self._followed[id(answer)] = (answer, -factor, number - added)
-
-
-_NAMES = ("min", "max", "other", "lambd", "threshold", "min_val", "max_val")
-"""Arguments that hold what is compared with, where they are named."""
+            more = alpha * (number if operation is _aten.add else -number)
+            self._keep(answer, factor, added + more)
+        elif operation is _aten.rsub and alpha == 1:
+            self._keep(answer, -factor, number - added)
 
 
 def _in_new_memory(function: Any) -> Any:

@@ -22,10 +22,15 @@ FROM = 0.5
 def beside(borders: Sequence[tuple[float, int]], dtype: torch.dtype) -> list[float]:
     """Return the borders that a type holds, and numbers of it beside each, of both signs.
 
-    Each comes with how many units in its last place these lie off. What a type does not hold is
-    left out, and so is the number nearest to it: whether 0.1, rounded, is more than 0.1 hangs on
-    the type in which that is asked.
+    What a type does not hold is left out, and so is the number nearest to it: whether 0.1, rounded,
+    is more than 0.1 hangs on the type in which that is asked. Types of eight bits have none.
+
+    Args:
+        borders: each with how many units in its last place the numbers beside it lie off.
+        dtype: a floating type.
     """
+    if dtype.itemsize == 1:  # PyTorch has no next number of these.
+        return []
     found: dict[float, None] = {}
     for border, units in borders:
         for each in (border, -border):

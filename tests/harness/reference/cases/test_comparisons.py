@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 from small_references import reference
@@ -10,6 +12,7 @@ from kernelblaster.harness.reference.cases.comparisons import borders_of
 from kernelblaster.harness.reference.cases.distributions import first_finite
 from kernelblaster.harness.reference.cases.exploration import explore
 from kernelblaster.harness.reference.drawing.borders import MOST, beside
+from kernelblaster.harness.reference.loading.model import ReferenceFault
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,10 @@ from kernelblaster.harness.reference.drawing.borders import MOST, beside
         # Behind arithmetic that rounds a number beside the border proves nothing.
         ("torch.where(x * 0.3 > 0.5, x, 0.0)", {}),
         ("torch.where(torch.exp(x) > 0.5, x, 0.0)", {}),
+        ("torch.where(x.clone().mul_(0.3) > 0.5, x, 0.0)", {}),
+        ("(lambda y: (y.view(-1).mul_(0.3), torch.where(y > 0.5, x, 0.0))[1])(x.clone())", {}),
+        ("torch.where(torch.add(x, 1.0, alpha=3) > 5, x, 0.0)", {2.0: 4}),
+        ("torch.where(torch.rsub(x, 1.0, alpha=3) > 0.25, x, 0.0)", {}),
         ("F.relu(x) + 0.5", {}),
     ],
 )
@@ -50,6 +57,39 @@ def test_a_border_that_the_type_does_not_hold_has_its_neighbours_alone() -> None
     assert len(tenth) == 4 and nearest not in tenth
     assert min(tenth[:2]) < 0.1 < max(tenth[:2]) and max(map(abs, tenth)) - nearest < 1e-8
     assert len(beside([(1.0 + each, 1) for each in range(99)], torch.float16)) == MOST
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_types_of_eight_bits_have_none(dtype: torch.dtype) -> None:
+    assert beside([(0.5, 1)], dtype) == []
+
+
+def test_no_tensor_is_kept_that_forward_does_not_keep() -> None:
+    made = reference("seen(8, x)", "torch.randn(64, 40)")
+    kept: list[weakref.ref[torch.Tensor]] = []
+
+    def seen(times: int, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(times):
+            x = x + 1.0
+            kept.append(weakref.ref(x))
+        assert sum(each() is not None for each in kept) == 1, "the last alone"
+        return torch.where(x > 9.0, x, 0.0)
+
+    instance = made.instance(0)
+    type(instance.model).forward.__globals__["seen"] = seen
+    assert dict(borders_of(made, instance)).keys() == {1.0} and len(kept) == 8
+
+
+def test_a_lack_of_memory_is_no_task_without_borders(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = reference("F.hardshrink(x, 0.25)", "torch.randn(64, 40)")
+    instance = made.instance(0)
+
+    def lacking(*_: object) -> None:
+        raise ReferenceFault("CUDA out of memory")
+
+    monkeypatch.setattr(type(made), "outputs", lacking)
+    with pytest.raises(ReferenceFault, match="out of memory"):
+        borders_of(made, instance)
 
 
 def test_borders_are_among_the_zeros_of_a_case_that_is_compared() -> None:
