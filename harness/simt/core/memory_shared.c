@@ -164,10 +164,10 @@ static void note_warp_read(Block *block, const Warp *warp, uint64_t word, uint32
 }
 
 /* Whom this access races with, or DETAIL_NONE. `pending`: an asynchronous copy into the granule has
-   begun and nobody waited for it; `waits`: a look that goes on until it sees something else. */
+   begun and nobody waited for it. */
 static int find_conflict(const Block *block, const Warp *warp, const SharedShadow *cell, int lane,
-                         int part, Access access, bool volatile_access, bool waits, bool pending,
-                         int *other, int *other_pc) {
+                         int part, Access access, bool volatile_access, bool pending, int *other,
+                         int *other_pc) {
     uint32_t epoch = block->epoch_start;
     int thread = (int)warp->first_thread + lane, number = thread / LANES;
     if (cell->writer_time >= epoch || pending) {
@@ -178,8 +178,7 @@ static int find_conflict(const Block *block, const Warp *warp, const SharedShado
         bool ordered = same_warp ? lanes_ordered(warp, wrote, lane, cell->writer_time)
                                  : warps_ordered(block, warp, cell->writer / LANES,
                                                  cell->writer_time);
-        bool meant = cell->atomic && (access == ACCESS_ATOMIC || waits ||
-                                      (volatile_access && !same_warp));
+        bool meant = cell->atomic && (access == ACCESS_ATOMIC || (volatile_access && !same_warp));
         *other = touched ? cell->writer / LANES * LANES + wrote : cell->writer;
         *other_pc = cell->writer_pc;
         if (pending && touched) return DETAIL_COPY_PENDING;
@@ -333,8 +332,7 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
             if (cell->writer_time >= epoch || pending ||
                 (access != ACCESS_LOAD && cell->reader_time >= epoch)) {
                 int other, other_pc, detail = find_conflict(block, warp, cell, lane, part, access,
-                                                            strong, row->flags & FLAG_WAITS,
-                                                            pending, &other, &other_pc);
+                                                            strong, pending, &other, &other_pc);
                 bool other_warps = other == SEVERAL_WARPS ||
                                    (other & ~SEVERAL_LANES) / (other & SEVERAL_LANES ? 1 : LANES) !=
                                        (int)warp->first_thread / LANES;
@@ -376,7 +374,7 @@ void shared_copy_begins(Block *block, const Warp *warp, int pc, LaneMask lanes,
         SharedShadow *cell = &block->shared_shadow[here >> 2];
         uint8_t *written = &block->shared_written[here >> 2];
         int other, other_pc, detail = find_conflict(block, warp, cell, lane, part, ACCESS_STORE, false,
-                                                    false, *written & COPY_PENDING, &other, &other_pc);
+                                                    *written & COPY_PENDING, &other, &other_pc);
         if (detail != DETAIL_NONE)
             report_race(block, false, pc, warp, lane, here, SPACE_SHARED, detail, block->index,
                         other, other_pc);

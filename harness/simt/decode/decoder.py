@@ -27,8 +27,6 @@ _RULES: dict[str, Rule] = {
 }  # fmt: skip
 _NO_REGISTER = ("guard", "destination", "destination2", "source0", "source1", "source2", "source3")
 _REGISTER_FIELDS = ("source0", "source1", "source2", "source3")
-_QUIET = (Op.NOP, Op.BRANCH, Op.FENCE, Op.WARP_BARRIER, Op.PAUSE, Op.MOVE, Op.MOVE_PREDICATE,
-          Op.SELECT)  # fmt: skip
 _HINTS = {"prefetch", "prefetchu", "applypriority", "griddepcontrol", "pmevent", "setmaxnreg"}
 """Instructions that change when things happen, never what is computed."""
 _HARDWARE = {
@@ -133,7 +131,6 @@ def decode(
     constant_offset = -(-frame.register_bytes // 64) * 64
     rows = _table(len(module.instructions), decoded, constant_offset)
     _mark_guesses(rows, bytes(frame.constants), constant_offset)
-    _mark_waits(rows)
     operands = np.array(frame.operands or [0], dtype=np.int32)
     _mark_copies(rows, operands)
     tagged = operands >= CONSTANT_TAG
@@ -194,31 +191,6 @@ def _partial_barriers(
         return True
     fenced = np.any(opcode == Op.FENCE) or np.any(rows["flags"][strong] & Flag.RELEASE)
     return bool(fenced and np.any(strong & np.isin(rows["space"], (Space.SHARED, Space.GENERIC))))
-
-
-def _mark_waits(rows: NDArray[np.void]) -> None:
-    """Flag the loads of loops that only look, which go on until they see something else.
-
-    So they may see what lies there now or what did before, as long as it comes to what they wait
-    for.
-    """
-    opcode = rows["opcode"]
-    strong = (opcode == Op.LOAD) & (rows["flags"] & Flag.STRONG != 0)
-    quiet = strong | np.isin(opcode, _QUIET) | ((opcode >= Op.ADD) & (opcode < Op.LOAD))
-    for at in np.flatnonzero((opcode == Op.BRANCH) & (rows["target"] <= np.arange(len(rows)))):
-        loop = slice(int(rows["target"][at]), int(at) + 1)
-        if strong[loop].any() and quiet[loop].all() and not _counts(rows[loop]):
-            rows["flags"][loop][strong[loop]] |= Flag.WAITS
-
-
-def _counts(loop: NDArray[np.void]) -> bool:
-    """Say whether a turn of a loop reads what the one before it computed."""
-    read: set[int] = set()
-    for row in loop:
-        read |= {int(row[name]) for name in ("guard", "source0", "source1", "source2", "source3")}
-        if read & {int(row["destination"]), int(row["destination2"])} - {-1}:
-            return True
-    return False
 
 
 def _mark_guesses(rows: NDArray[np.void], constants: bytes, constant_offset: int) -> None:

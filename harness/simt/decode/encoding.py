@@ -215,8 +215,6 @@ class Flag(IntEnum):
     NARROW = 1 << 19
     """A fence, or beside STRONG and for atomics an access, whose scope is the block or the cluster:
     for other blocks it orders nothing."""
-    WAITS = 1 << 21
-    """Beside STRONG: a load in a loop that does nothing but look, until it sees something else."""
     APPROXIMATE = 1 << 20
     """A function of single precision that the special function unit computes (approximations.c)."""
 
