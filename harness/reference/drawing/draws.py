@@ -29,6 +29,7 @@ from .orders import (
     EVEN_POSITIVE,
     NORMAL,
     ORDERED,
+    PIECE,
     POSITIVE,
     Order,
     level_lines,
@@ -189,20 +190,21 @@ class _Inputs:
             low, high = _ends(own)
             if order:
                 put_in_order(even, EVEN, order, self.generator)
-            value = low + even * (high - low)
+            value = even.mul_(high - low).add_(low) if order else low + even * (high - low)
             if distribution == "constant" and value.numel():
                 value = value.flatten()[0].expand(shape)
         elif distribution == "uniform":
             # Of magnitudes the numbers from 0 to 1 are as even as those from -1.
             if order:
                 put_in_order(even, EVEN_POSITIVE if positive else EVEN, order, self.generator)
-            value = (even if positive else even * 2 - 1) * self.variation.uniform_width
+            value = even if positive else even.mul_(2).sub_(1)
+            value *= self.variation.uniform_width
         elif distribution == "constant":
             value = torch.full(shape, CONSTANTS[self.drawn % len(CONSTANTS)], device=device)
         else:
             noise = torch.randn(shape, generator=self.generator, device=device)
             if distribution == "zeros":
-                value = noise * (even < 0.5)
+                value = noise.mul_(even < 0.5)
                 if factor > 1.0:
                     add_peaks(value, factor, self.generator)
             else:
@@ -213,9 +215,9 @@ class _Inputs:
                 if distribution == "large" and own.dim() > 1 and not positive:
                     # One sample lies far below zero: what begins a maximum with zero shows.
                     noise[-1] = -1 - noise[-1].abs()
-                value = noise + factor if distribution == "offset" else noise * factor
+                value = noise.add_(factor) if distribution == "offset" else noise.mul_(factor)
         self.drawn += 1
-        value = (value.abs() if positive else value).to(own.dtype)
+        value = (value.abs_() if positive else value).to(own.dtype)
         if distribution == "zeros" and self.variation.borders:
             found = beside(self.variation.borders, own.dtype)
             if level != "any":
@@ -268,11 +270,12 @@ class _Inputs:
             return value
         if level == "any" and distribution not in ("large", "offset"):
             level = "below"
-        value = _discrete(own, level, self.generator)
-        if level == "order" or is_sorted(own) or all_differ(own):
-            return value
-        if (order := self._order()) and level != "any":
+        structure = level == "order" or is_sorted(own) or all_differ(own)
+        if (order := self._order()) and level != "any" and not structure:
             return self._whole_in_order(own, level, replace(order, level=order.alike))
+        value = _discrete(own, level, self.generator)
+        if structure:
+            return value
         if distribution == "constant":
             return own.flatten()[self._number(own.numel())].expand(own.shape).clone()
         if distribution == "zeros" and level == "below":
@@ -295,8 +298,12 @@ class _Inputs:
         low, high = _whole_ends(own, level)
         even = self._even(own)
         put_in_order(even, EVEN, order, self.generator)
-        steps = even.double().mul_(high - low + 1).floor_().clamp_(max=high - low)
-        return (steps.to(torch.int64) + low).to(own.dtype)
+        value = torch.empty_like(own, memory_format=torch.contiguous_format)
+        pieces = zip(value.view(-1).split(PIECE), even.view(-1).split(PIECE), strict=True)
+        for piece, share in pieces:
+            steps = share.double().mul_(high - low + 1).floor_().clamp_(max=high - low)
+            piece.copy_(steps.to(torch.int64).add_(low))
+        return value
 
     def _even(self, own: torch.Tensor) -> torch.Tensor:
         return torch.rand(tuple(own.shape), generator=self.generator, device=own.device)

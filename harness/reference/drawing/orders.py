@@ -17,6 +17,7 @@ a single line, each puts it in another order.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +45,9 @@ RUNS = (2, 4, 32)
 """Neighbours that are equal, an eighth of a line at most: numbers of no variance are rounding."""
 FLAGS = ("drawn", "none", "drawn", "first", "drawn", "all", "last", "drawn")
 """Kinds of lines of flags; "first" and "last" are all that are set."""
+
+PIECE = 1 << 22
+"""Elements that are put in order at a time: what that takes beside a tensor is some of these."""
 
 _NEAR_ONE = 1.0 - 2.0**-24
 
@@ -167,9 +171,12 @@ def put_flags_in_order(
                 if order.alike:
                     part.fill_(kind == "all")
             elif kind != "drawn":
-                place = torch.arange(terms, device=value.device)[:, None]
                 length = 1 + _numbers((len(part), 1, part.shape[2]), terms - 1, generator)
-                part.copy_(place < length if kind == "first" else place >= terms - length)
+                if kind == "last":
+                    length = terms - length
+                for at in _pieces(part.shape):
+                    first = _places(part, at[1])[:, None] < length[at[0], :, at[2]]
+                    part[at] = first if kind == "first" else ~first
 
 
 def level_lines(
@@ -240,25 +247,61 @@ def _in_turns(
             yield kind, part
 
 
+def _pieces(
+    shape: Sequence[int], whole: bool = False
+) -> Iterator[tuple[slice, slice, slice]]:
+    """Yield where pieces of lines are, each of at most PIECE elements, or of a `whole` line."""
+    _, terms, inner = shape
+    sizes = (1, 1, PIECE)
+    if terms * inner <= PIECE:
+        sizes = (PIECE // (terms * inner), terms, inner)
+    elif whole:
+        sizes = (1, terms, max(1, PIECE // terms))
+    elif inner <= PIECE:
+        sizes = (1, PIECE // inner, inner)
+    outers, places, inners = (
+        [slice(begin, min(begin + size, all_of_it)) for begin in range(0, all_of_it, size)]
+        for size, all_of_it in zip(sizes, shape, strict=True)
+    )
+    yield from itertools.product(outers, places, inners)
+
+
+def _places(part: torch.Tensor, terms: slice) -> torch.Tensor:
+    return torch.arange(terms.start, terms.stop, dtype=torch.int32, device=part.device)
+
+
+def _change(part: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Change elements in place."""
+    for at in _pieces(part.shape):
+        part[at] = change(part[at])
+
+
 def _rise(part: torch.Tensor, scale: Scale, generator: torch.Generator) -> None:
-    terms = part.shape[1]
-    if terms > MOST_SORTED:
-        step = -(-terms // RECORDS)
-        records = part[:, ::step]
-        above = torch.arange(records.shape[1], device=part.device)[:, None] / records.shape[1]
-        part.copy_(scale.others(part))
-        records.copy_(scale.high(above.expand(records.shape)))
-        return
-    place = torch.arange(terms, device=part.device)[:, None]
-    share = (place + _even(part.shape, generator)) / terms
-    # No two lines alike: distances would cancel, and a matrix of them would be singular.
-    bends = torch.exp2(_even((len(part), 1, part.shape[2]), generator) * 2 - 1)
-    part.copy_(scale.at(share.pow_(bends)))
+    _sort(part, scale, generator)
 
 
 def _fall(part: torch.Tensor, scale: Scale, generator: torch.Generator) -> None:
-    _rise(part, scale, generator)
-    part.copy_(part.flip(1))
+    _sort(part, scale, generator, falls=True)
+
+
+def _sort(
+    part: torch.Tensor, scale: Scale, generator: torch.Generator, falls: bool = False
+) -> None:
+    terms = part.shape[1]
+    if terms > MOST_SORTED:
+        _change(part, scale.others)
+        records = part[:, :: -(-terms // RECORDS)]
+        above = torch.arange(records.shape[1], device=part.device)[:, None] / records.shape[1]
+        above = scale.high(above.flip(0) if falls else above)
+        records.copy_(above.expand(records.shape))
+        return
+    place = torch.arange(terms, device=part.device)[:, None]
+    for at in _pieces(part.shape, whole=True):
+        piece = part[at]
+        share = _even(piece.shape, generator).add_(terms - 1 - place if falls else place)
+        # No two lines alike: distances would cancel, and a matrix of them would be singular.
+        bends = torch.exp2(_even((len(piece), 1, piece.shape[2]), generator) * 2 - 1)
+        piece.copy_(scale.at(share.div_(terms).pow_(bends)))
 
 
 def _gather_high(part: torch.Tensor, scale: Scale, generator: torch.Generator) -> None:
@@ -283,26 +326,27 @@ def _gather(
     ]  # fmt: skip
     ways += [(each, -(-terms // each)) for each in PIECES if 4 * each <= terms] or [(1, 2)]
     first = int(_numbers((), len(ways), generator))
-    place = torch.arange(terms, device=part.device)
     along = 0 if len(part) >= part.shape[2] else 2
     for turn, (width, threads) in enumerate(ways[first:] + ways[:first]):
         lines = part[turn :: len(ways)] if along == 0 else part[:, :, turn :: len(ways)]
         if lines.numel():
             one = int(_numbers((), min(threads, terms // width), generator))
-            share = place // width % threads == one
-            ranked = torch.where(share[:, None], ends(lines), others(lines))
-            lines.copy_(ranked)
+            for at in _pieces(lines.shape):
+                share = _places(lines, at[1]) // width % threads == one
+                piece = lines[at]
+                piece.copy_(torch.where(share[:, None], ends(piece), others(piece)))
 
 
 def _repeat(part: torch.Tensor, scale: Scale, generator: torch.Generator) -> None:
     runs = [each for each in RUNS if 8 * each <= part.shape[1]] or [1]
     run = runs[int(_numbers((), len(runs), generator))]
-    place = torch.arange(part.shape[1], device=part.device)
-    part.copy_(part[:, place // run * run])
+    for place in range(1, run):
+        others = part[:, place::run]
+        others.copy_(part[:, ::run][:, : others.shape[1]])
 
 
 def _make_few(part: torch.Tensor, scale: Scale, generator: torch.Generator) -> None:
-    part.copy_(scale.few(part))
+    _change(part, scale.few)
 
 
 def _make_level(part: torch.Tensor, scale: Scale, generator: torch.Generator) -> None:
@@ -315,7 +359,7 @@ def _make_level(part: torch.Tensor, scale: Scale, generator: torch.Generator) ->
         if way == 0:
             lines.fill_(_NEAR_ONE)
         elif way == 1:
-            lines.copy_(_NEAR_ONE - lines / 64)
+            lines.div_(-64).add_(_NEAR_ONE)
         else:
             lines.copy_(lines[:, :1].clone())
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from small_references import reference
@@ -9,6 +12,7 @@ from small_references import reference
 from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference.cases.distributions import first_finite
 from kernelblaster.harness.reference.cases.exploration import explore
+from kernelblaster.harness.reference.drawing import orders
 from kernelblaster.harness.reference.drawing.draws import Draw, draw
 from kernelblaster.harness.reference.drawing.orders import (
     EVEN,
@@ -86,6 +90,58 @@ def test_a_tensor_of_one_line_rises_once_and_falls_once() -> None:
         for made in (reference("x * 2", "torch.randn(500)"),) for case in ("gaussian", "large")
     }  # fmt: skip
     assert rises(found["gaussian"]) > 490 and rises(found["large"].flip(0)) > 490
+
+
+PEAK = """
+import resource, sys, torch
+from kernelblaster.harness.records.variations import Variation
+from kernelblaster.harness.reference.drawing.draws import Draw, redrawn
+made, distribution = sys.argv[1:]
+own, generator = eval(made), torch.Generator().manual_seed(1)
+most = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+redrawn(own[:64], Draw(1, distribution), Variation(levels={"x": "any"}), "x", generator)
+before = most()
+redrawn(own, Draw(1, distribution), Variation(levels={"x": "any"}), "x", generator)
+print((most() - before) * 1024 / own.numel() / own.element_size())
+"""
+"""Prints by how much the memory of a process grows at most, in times of the tensor drawn anew."""
+
+
+@pytest.mark.parametrize(
+    ("made", "distribution", "most"),
+    [("torch.randn(1 << 25)", "uniform", 4.0), ("torch.randn(1 << 25)", "gaussian", 4.0),
+     ("torch.randint(-9, 9, (512, 1 << 16), dtype=torch.int8)", "uniform", 16.0)],
+)  # fmt: skip
+def test_lines_are_in_order_within_a_few_times_a_tensors_memory(
+    made: str, distribution: str, most: float
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", PEAK, made, distribution], capture_output=True, text=True, check=True
+    )
+    assert 0 < float(ran.stdout) < most
+
+
+@pytest.mark.parametrize("shape", [(9000,), (64, 200), (16, 32, 40), (3, 5000), (5000, 3)])
+@pytest.mark.parametrize("case", ["gaussian", "uniform", "large"])
+def test_lines_in_pieces_are_in_the_same_order(
+    shape: tuple[int, ...], case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for piece in (1 << 22, 2 * MOST_SORTED):
+        monkeypatch.setattr(orders, "PIECE", piece)
+        value, flags = torch.rand(shape, generator=generator()), torch.zeros(shape).bool()
+        put_in_order(value, EVEN, Order(case, alike=True, level=True), generator())
+        put_flags_in_order(flags, Order(case, alike=True), generator())
+        found.append((value, flags))
+    (one, set_in_one), (other, set_in_other) = found
+    assert torch.equal(set_in_one, set_in_other)
+    # Sorted lines are drawn anew, of a piece at a time: only what is drawn in them may be another.
+    assert abs(float(one.mean() - other.mean())) < 0.1
+    for axis in range(len(shape)):
+        sorted_ones = {
+            int((rises(each.movedim(axis, -1)) == shape[axis]).sum()) for each in (one, other)
+        }
+        assert len(sorted_ones) == 1
 
 
 def test_long_lines_have_records_and_no_large_partial_sums() -> None:
