@@ -12,9 +12,8 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from pathlib import Path
 
@@ -69,7 +68,6 @@ def profile_program(
     replay: Replay = "kernel",
     gpu: str = "",
     source: str = "",
-    alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     turns: Sequence[Turn] = (),
 ) -> NcuResult:
     """Run a program under Nsight Compute and return its profile. Blocks; see `off_loop`.
@@ -89,9 +87,8 @@ def profile_program(
             `profile_command`.
         gpu: name to put on the profile; the report's own when not given.
         source: base name of the file whose lines are wanted; any file when not given.
-        alone: held while the program runs, and no longer: a report is read without the GPU.
-        turns: what the program itself asks for, for a part of that time, in place of `alone`: ncu
-            takes seconds to start.
+        turns: what the program asks for, such as the GPU, for a part of the time that it runs: ncu
+            takes seconds to start, and a report is read without the GPU.
 
     Raises:
         Cancelled: the caller of `off_loop` was cancelled.
@@ -111,23 +108,21 @@ def profile_program(
             launch_count=launch_count, from_start=from_start, nvtx_include=nvtx_include,
             replay=replay,
         )  # fmt: skip
-        with nullcontext() if turns else alone():
-            try:
-                status = run_process(
-                    command, directory=directory, log=log, seconds=seconds,
-                    environment=_environment(environment, directory),
-                    turns=turns,
-                )  # fmt: skip
-            except TimedOut:
-                return unavailable(
-                    f"ncu ran past its limit of {seconds:g} s",
-                    "profile fewer launches or a smaller collection, or raise the limit",
-                )
-            except OSError as error:
-                return unavailable(
-                    f"{ncu} cannot be started: {error.strerror or error}",
-                    "reinstall nsight-compute, or put a working ncu first on PATH",
-                )
+        try:
+            status = run_process(
+                command, directory=directory, log=log, seconds=seconds,
+                environment=_environment(environment, directory), turns=turns,
+            )  # fmt: skip
+        except TimedOut:
+            return unavailable(
+                f"ncu ran past its limit of {seconds:g} s",
+                "profile fewer launches or a smaller collection, or raise the limit",
+            )
+        except OSError as error:
+            return unavailable(
+                f"{ncu} cannot be started: {error.strerror or error}",
+                "reinstall nsight-compute, or put a working ncu first on PATH",
+            )
         text = read_log(log)
         if not (chosen.metrics and _UNKNOWN_METRIC.search(text)):
             break

@@ -528,11 +528,15 @@ def test_the_gpu_is_held_while_the_program_runs_and_not_while_its_report_is_read
         yield
         held.unlink()
 
+    asks = "if '--import' not in sys.argv:\n    pathlib.Path('turn-asked').touch()\n"
+    asks += "    while not pathlib.Path('turn-given').exists(): time.sleep(0.001)\n"
     checked = f"assert pathlib.Path({str(held)!r}).exists() is ('--import' not in sys.argv)"
     ncu = stand_in(tmp_path)
     begins = "arguments = sys.argv[1:]\n"
-    ncu.write_text(ncu.read_text().replace(begins, f"{begins}{checked}\n"))
-    result = profile_program(["program"], directory=tmp_path, seconds=30.0, ncu=ncu, alone=alone)
+    ncu.write_text(ncu.read_text().replace(begins, f"{begins}{asks}{checked}\n"))
+    result = profile_program(
+        ["program"], directory=tmp_path, seconds=30.0, ncu=ncu, turns=[Turn(tmp_path, alone)]
+    )
     assert result.outcome is Outcome.PASSED and result.profile == report().profile
 
 
