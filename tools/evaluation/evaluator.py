@@ -66,14 +66,14 @@ class Evaluator(Gates):
         """Profile and time the source; of one that is to be measured anew the time alone, where
         another run has its counters.
         """
-        counted = await self._stages.counted_by_another(self.key(task, source))
-        if counted is None or Capability.FRESH not in self.device.capabilities:
-            return await super().profile(task, source)
 
-        async def time_anew() -> Measurement:
+        async def measure() -> Measurement:
+            counted = self._stages.withheld.get(self.key(task, source))
+            if counted is None or Capability.FRESH not in self.device.capabilities:
+                return await self.device.profile(task, source)
             return _with_counters_of(counted, await self.device.time_fresh(task, source))
 
-        return await self._once(task, source, "profile", Measurement, time_anew)
+        return await self._once(task, source, "profile", Measurement, measure)
 
     async def confirm(self, task: Task, source: str, secret: int | None = None) -> Passage:
         """Verify and measure once more; see `Gates.confirm`."""
@@ -191,6 +191,8 @@ class _Stages:
         self._store, self._shared, self._charged = store, shared, charged
         self.measured_anew: set[str] = set()
         """Keys of which no other run's measurement is taken."""
+        self.withheld: dict[str, Measurement] = {}
+        """What another run measured of these, where that was asked for."""
 
     async def recall(self, key: str, stage: str, kind: type[Stored]) -> Stored | None:
         return await asyncio.to_thread(self._recalled, key, stage, kind)
@@ -204,18 +206,12 @@ class _Stages:
             return None
         found, seconds = kept
         if isinstance(found, Measurement) and key in self.measured_anew and _was_measured(found):
+            self.withheld[key] = found
             return None
         charged = seconds if self._charged and stage != "compile" else 0.0
         body = found.model_dump_json()
         self._store.put_stage(key, stage, body, taken_over=True, charged=charged)
         return found
-
-    async def counted_by_another(self, key: str) -> Measurement | None:
-        """Return what another run measured of a key of which this one is to measure its own."""
-        if self._shared is None or key not in self.measured_anew:
-            return None
-        kept = await asyncio.to_thread(self._shared.recall, key, "profile", Measurement)
-        return kept[0] if kept is not None and _was_measured(kept[0]) else None
 
     async def keep(self, key: str, stage: str, body: str, seconds: float) -> None:
         if stage != "compile":
