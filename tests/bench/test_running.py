@@ -25,7 +25,7 @@ from kernelblaster.bench.directory import (
 )
 from kernelblaster.bench.one_run import Unfinished, failed
 from kernelblaster.bench.planning import lock_of
-from kernelblaster.bench.records import SuiteLock
+from kernelblaster.bench.records import PlannedRun, SuiteLock
 from kernelblaster.bench.results import write_results
 from kernelblaster.bench.running import Bench, chains_of
 from kernelblaster.bench.variants import parse_variants
@@ -216,15 +216,22 @@ def test_runs_share_what_they_find_and_each_is_charged_with_it(
         assert ended.outcome.device_seconds > 0 and ended.outcome.seconds > 0
 
 
+def one_run_shared(
+    bench: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[SuiteLock, PlannedRun, Path]:
+    """Return the lock, the one run and its directory of a bench that is over and shares stages."""
+    monkeypatch.delenv("KERNELBLASTER_FRESH")
+    lock = planned(bench, "random", names=("one",), evaluations=3)
+    done(bench, lock)
+    (run,) = lock.runs
+    return lock, run, run_path(bench, run)
+
+
 def test_a_bench_that_was_moved_shares_what_it_found_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("KERNELBLASTER_FRESH")
-    lock = planned(tmp_path / "bench", "random", names=("one",), evaluations=3)
-    (run,) = lock.runs
-    done(tmp_path / "bench", lock)
+    lock, run, place = one_run_shared(tmp_path / "bench", monkeypatch)
     ended_path(tmp_path / "bench", run).unlink()
-    place = run_path(tmp_path / "bench", run)
     for left in (*place.glob("run.sqlite*"), *place.glob("result.*")):
         left.unlink()  # It is gone on with from its plan, with nothing evaluated.
     (tmp_path / "bench").rename(tmp_path / "moved")
@@ -238,11 +245,7 @@ def test_a_bench_that_was_moved_shares_what_it_found_before(
 def test_a_run_that_was_moved_out_of_its_bench_shares_with_it_and_with_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("KERNELBLASTER_FRESH")
-    lock = planned(tmp_path / "bench", "random", names=("one",), evaluations=3)
-    (run,) = lock.runs
-    done(tmp_path / "bench", lock)
-    place = run_path(tmp_path / "bench", run)
+    _, _, place = one_run_shared(tmp_path / "bench", monkeypatch)
     (place / "result.json").unlink()
     moved = tmp_path / "a" / "b" / "moved"
     moved.parent.mkdir(parents=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import copy
 import math
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..loading.model import (
     Instance,
@@ -76,8 +76,8 @@ def borders_of(reference: Reference, instance: Instance) -> tuple[tuple[float, i
     """Return the magnitudes that elements of inputs are compared with, 0 left out, and how many
     units in the last place beside each are told from it whatever is added.
 
-    The instance stays as it is. None where forward() fails; raises ReferenceFault where memory is
-    what it lacks: another time there would be some.
+    The instance stays as it is. Where forward() fails there are none; raises ReferenceFault where
+    memory is what it lacks: another time there would be some.
     """
     arguments = clone_arguments(instance.arguments, fresh)
     watched = _Compared([each for each in arguments if isinstance(each, torch.Tensor)])
@@ -97,18 +97,15 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         super().__init__()
         self.found: dict[float, int] = {}
-        self._followed: dict[int, tuple[Any, float, float]] = {}
-        """By id, tensors that are there as long as forward() keeps them, each an input times a
-        power of two, and something added."""
-        for each in inputs:
-            self._keep(each, 1.0, 0.0)
+        self._followed = WeakTensorKeyDictionary({each: (1.0, 0.0) for each in inputs})
+        """Tensors as long as forward() keeps them: each is an input times a power of two, and
+        something added."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         answer = function(*args, **(kwargs or {}))
-        known = self._followed.get(id(args[0])) if args else None
-        second = self._followed.get(id(args[1])) if len(args) > 1 else None
+        known, second = (self._known(args[place : place + 1]) for place in (0, 1))
         operation = _in_new_memory(function)
         if second is not None and operation is _aten.searchsorted:
             self._note(second, args[:1])
@@ -125,20 +122,19 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
                 self._follow(function, operation, args, alpha, known, answer)
         return answer
 
-    def _keep(self, tensor: torch.Tensor, factor: float, added: float) -> None:
-        key, followed = id(tensor), self._followed
-        followed[key] = (weakref.ref(tensor, lambda _: followed.pop(key, None)), factor, added)
+    def _known(self, argument: Sequence[Any]) -> tuple[float, float] | None:
+        return next((self._followed.get(each) for each in argument
+                     if isinstance(each, torch.Tensor)), None)  # fmt: skip
 
     def _forget(self, written: torch.Tensor) -> None:
         """Follow nothing any more that lies where something was written."""
         place = written.untyped_storage().data_ptr()
-        for key, (kept, _, _) in tuple(self._followed.items()):
-            tensor = kept()
-            if tensor is not None and tensor.untyped_storage().data_ptr() == place:
-                del self._followed[key]
+        for tensor in tuple(self._followed):
+            if tensor.untyped_storage().data_ptr() == place:
+                del self._followed[tensor]
 
-    def _note(self, known: tuple[Any, float, float], numbers: Sequence[Any]) -> None:
-        _, factor, added = known
+    def _note(self, known: tuple[float, float], numbers: Sequence[Any]) -> None:
+        factor, added = known
         for number in numbers:
             for each in _as_numbers(number):
                 border = abs((each - added) / factor)
@@ -155,26 +151,26 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
         operation: Any,
         args: Any,
         alpha: float,
-        known: tuple[Any, float, float],
+        known: tuple[float, float],
         answer: torch.Tensor,
     ) -> None:
-        _, factor, added = known
+        factor, added = known
         number = next(iter(_as_numbers(args[1])), None) if len(args) > 1 else None
         if function.is_view or operation in _MOVES or operation is _aten.abs:
             # Of a magnitude both signs are tried anyway.
-            self._keep(answer, factor, added)
+            self._followed[answer] = factor, added
         elif operation is _aten.neg:
-            self._keep(answer, -factor, -added)
+            self._followed[answer] = -factor, -added
         elif number is None or not math.isfinite(number):
             return
         elif operation in (_aten.mul, _aten.div) and number and math.frexp(abs(number))[0] == 0.5:
             times = number if operation is _aten.mul else 1 / number
-            self._keep(answer, factor * times, added * times)
+            self._followed[answer] = factor * times, added * times
         elif operation in (_aten.add, _aten.sub):
             more = alpha * (number if operation is _aten.add else -number)
-            self._keep(answer, factor, added + more)
+            self._followed[answer] = factor, added + more
         elif operation is _aten.rsub and alpha == 1:
-            self._keep(answer, -factor, number - added)
+            self._followed[answer] = -factor, number - added
 
 
 def _in_new_memory(function: Any) -> Any:

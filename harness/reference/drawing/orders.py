@@ -21,6 +21,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -95,6 +96,11 @@ LEAST = 2.0**-12
 NEAR_ZERO = 0.125
 """The lowest of positive lines lie below, all others above."""
 
+
+def _above_least(share: torch.Tensor) -> torch.Tensor:
+    return LEAST + (1 - LEAST) * share
+
+
 POSITIVE = Scale(
     high=NORMAL.high,
     others=NORMAL.others,
@@ -104,12 +110,8 @@ POSITIVE = Scale(
     at=lambda share: _above_least(share).clamp(max=_NEAR_ONE).erfinv() * math.sqrt(2),
 )
 """Magnitudes of normal numbers."""
-EVEN_POSITIVE = replace(EVEN, at=lambda share: _above_least(share))
+EVEN_POSITIVE = replace(EVEN, at=_above_least)
 """From 0 to 1, without 0."""
-
-
-def _above_least(share: torch.Tensor) -> torch.Tensor:
-    return LEAST + (1 - LEAST) * share
 
 
 @dataclass(frozen=True)
@@ -276,14 +278,6 @@ def _change(part: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) 
         part[at] = change(part[at])
 
 
-def _rise(part: torch.Tensor, scale: Scale, generator: torch.Generator) -> None:
-    _sort(part, scale, generator)
-
-
-def _fall(part: torch.Tensor, scale: Scale, generator: torch.Generator) -> None:
-    _sort(part, scale, generator, falls=True)
-
-
 def _sort(
     part: torch.Tensor, scale: Scale, generator: torch.Generator, falls: bool = False
 ) -> None:
@@ -369,8 +363,8 @@ def _keep(part: torch.Tensor, scale: Scale, generator: torch.Generator) -> None:
 
 
 _PUT: dict[str, Callable[[torch.Tensor, Scale, torch.Generator], None]] = {
-    "rising": _rise, "falling": _fall, "high": _gather_high, "low": _gather_low,
-    "alike": _repeat, "few": _make_few, "level": _make_level, "drawn": _keep,
+    "rising": _sort, "falling": partial(_sort, falls=True),
+    "high": _gather_high, "low": _gather_low, "alike": _repeat, "few": _make_few, "level": _make_level, "drawn": _keep,
 }  # fmt: skip
 
 
