@@ -117,7 +117,7 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
         if isinstance(answer, torch.Tensor):
             if function._schema.is_mutable:
                 self._forget(answer)
-            if known is not None:
+            if known is not None and "rounding_mode" not in (kwargs or {}):
                 alpha = (kwargs or {}).get("alpha", args[2] if len(args) > 2 else 1)
                 self._follow(function, operation, args, alpha, known, answer)
         return answer

@@ -39,6 +39,8 @@ from kernelblaster.harness.reference.loading.model import ReferenceFault
         ("(lambda y: (y.view(-1).mul_(0.3), torch.where(y > 0.5, x, 0.0))[1])(x.clone())", {}),
         ("torch.where(torch.add(x, 1.0, alpha=3) > 5, x, 0.0)", {2.0: 4}),
         ("torch.where(torch.rsub(x, 1.0, alpha=3) > 0.25, x, 0.0)", {}),
+        ("torch.where(torch.div(x, 2.0, rounding_mode='floor') > 1, x, 0.0)", {}),
+        ("torch.where(x.div(2.0) > 1, x, 0.0)", {2.0: 1}),
         ("F.relu(x) + 0.5", {}),
     ],
 )
