@@ -364,7 +364,8 @@ def _keep(part: torch.Tensor, scale: Scale, generator: torch.Generator) -> None:
 
 _PUT: dict[str, Callable[[torch.Tensor, Scale, torch.Generator], None]] = {
     "rising": _sort, "falling": partial(_sort, falls=True),
-    "high": _gather_high, "low": _gather_low, "alike": _repeat, "few": _make_few, "level": _make_level, "drawn": _keep,
+    "high": _gather_high, "low": _gather_low, "alike": _repeat,
+    "few": _make_few, "level": _make_level, "drawn": _keep,
 }  # fmt: skip
 
 
