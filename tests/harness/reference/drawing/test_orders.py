@@ -106,7 +106,7 @@ print((most() - before) * 1024 / own.numel() / own.element_size())
 """
 """Prints by how much the memory of a process grows at most, in times of the tensor drawn anew.
 
-Not by ``ru_maxrss``, which begins at what the process had that started this one (Linux keeps it over exec).
+Not by ``ru_maxrss``: Linux lets it begin at what the process had that started this one.
 """
 
 
