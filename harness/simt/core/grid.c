@@ -52,6 +52,7 @@ static void start_warp(Block *block, Warp *warp, int number, int warp_count) {
     warp->spin_pc = -1, warp->spin_count = 0;
     warp->fenced = warp->released = warp->acquired = warp->synchronised = 0;
     warp->met_partly = false;
+    memset(warp->heard, 0, sizeof warp->heard);
     warp->clocks = block->due, warp->waits = block->waits;
     warp->looked = 0, warp->steps_since = 0;
     forget_calls(warp);

@@ -456,6 +456,10 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                                     index, found.other, found.other_pc);
                     }
                 }
+                lane_looks(block, (Warp *)warp, row, access, lane,
+                           cell->atomic_block &&
+                               !(cell->atomic_block == block->number &&
+                                 cell->atomic == warp->first_thread + (uint32_t)lane));
                 if (access == ACCESS_LOAD && !strong)
                     note_reader(block, warp, cell, lane, part, pc);
                 else if (access == ACCESS_ATOMIC)

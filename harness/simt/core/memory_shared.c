@@ -349,6 +349,8 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                                 block->index, other, other_pc);
                 }
             }
+            lane_looks(block, (Warp *)warp, row, access, lane,
+                       cell->atomic && cell->writer != warp->first_thread + (uint32_t)lane);
             if (access == ACCESS_LOAD) {
                 if (block->shared_reads && !strong)
                     note_warp_read(block, warp, here >> 2, (uint32_t)part);

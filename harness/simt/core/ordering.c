@@ -26,7 +26,7 @@ void lanes_meet(Block *block, Warp *warp, LaneMask group) {
 bool lanes_ordered(const Warp *warp, int other_lane, int lane, uint32_t time) {
     if (other_lane == lane || time < warp->synchronised) return true;
     if (warp->met_partly && time < warp->known[lane][other_lane < 0 ? lane : other_lane]) return true;
-    return time < warp->released && warp->released <= warp->acquired; /* a lock */
+    return time < warp->released && warp->released <= warp->heard[lane]; /* a lock */
 }
 
 /* The same for another warp of this block; -1: for several. */
@@ -101,6 +101,15 @@ void synchronise(Block *block, Warp *warp, const Instruction *row, Access access
         if (global) block->acquired = now;
         warp->acquired = now;
     }
+}
+
+/* A look orders a lane behind others of its warp only where it sees what another thread stored:
+   called for each lane before its access is noted. */
+void lane_looks(const Block *block, Warp *warp, const Instruction *row, Access access, int lane,
+                bool at_another_s) {
+    if (at_another_s && access != ACCESS_STORE &&
+        (access == ACCESS_ATOMIC || row->flags & FLAG_STRONG))
+        warp->heard[lane] = block->machine->clock;
 }
 
 static bool is_matrix(int opcode) { return opcode >= OP_LOAD_MATRIX && opcode <= OP_MMA_DOUBLE; }

@@ -175,6 +175,7 @@ typedef struct {
     uint32_t synchronised;    /* clock when all live lanes last met */
     uint32_t (*known)[LANES]; /* [lane][other]: up to when it has met the other */
     bool met_partly;          /* `known` is in use */
+    uint32_t heard[LANES];    /* clock when it last looked at what another thread published */
     int64_t clocks; /* critical.c: of its path so far, those of warps it waited for counted in */
     int64_t waits;  /* clocks of waits for news of other blocks on that path */
     uint64_t looked;       /* bits of the places that it looked at last */
@@ -281,6 +282,7 @@ void fence(Block *, Warp *, const Instruction *);
 void warp_publishes(Warp *);
 void warp_sees(Block *, const Warp *);
 void synchronise(Block *, Warp *, const Instruction *, Access, bool global);
+void lane_looks(const Block *, Warp *, const Instruction *, Access, int lane, bool at_another_s);
 bool lanes_ordered(const Warp *, int other_lane, int lane, uint32_t time);
 bool reader_ordered(const Block *, const Warp *, int reader, uint32_t time);
 bool warps_ordered(const Block *, const Warp *, int other_warp, uint32_t time);

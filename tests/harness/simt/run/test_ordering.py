@@ -98,6 +98,59 @@ __global__ void lock(const float *a, float *c) {
     __syncthreads();
     if (threadIdx.x == 0) c[0] = sum;
 }
+// Each lane takes one of some locks in its turn, and releases it with one thing or another.
+__global__ void lane_locks(const float *a, float *sums, int *locks, int count, int in_shared,
+                           int stores) {
+    __shared__ int own[32];
+    __shared__ float of_block[32];
+    int t = threadIdx.x;
+    own[t] = 0, of_block[t] = 0.f;
+    __syncwarp();
+    int *lock = (in_shared ? own : locks) + t % count;
+    float *sum = (in_shared ? of_block : sums) + t % count;
+    for (bool done = false; !done;) {
+        if (atomicCAS(lock, 0, 1) == 0) {
+            __threadfence();
+            *sum += a[t];
+            __threadfence();
+            if (stores) *(volatile int *)lock = 0; else atomicExch(lock, 0);
+            done = true;
+        }
+    }
+    __syncwarp();
+    if (in_shared && t < count) sums[t] = of_block[t];
+}
+// The lane that counts last reads what all wrote.
+__global__ void last_lane(const float *a, float *c, float *through, int *counted, int in_shared) {
+    __shared__ float s[32];
+    __shared__ int count;
+    int t = threadIdx.x;
+    if (t == 0) count = 0;
+    __syncwarp();
+    float *p = in_shared ? s : through;
+    p[t] = a[t];
+    __threadfence();
+    if (atomicAdd(in_shared ? &count : counted, 1) == 31)
+        for (int i = 0; i < 32; i++) c[0] += p[i];
+}
+// A fence, and then looks that see nothing of anybody else.
+template <int HOW> __global__ void looks_at_its_own(const float *a, float *c, float *through,
+                                                    int *slots, int in_shared) {
+    __shared__ float s[32];
+    __shared__ int own[32];
+    int t = threadIdx.x, got = 0;
+    float *p = in_shared ? s : through;
+    int *slot = (in_shared ? own : slots) + t;
+    p[t] = a[t];
+    __threadfence();
+    if (HOW == 0) *(volatile int *)slot = 0, got = *(volatile int *)slot;
+    if (HOW == 1) *slot = 0, got = atomicAdd(slot, 0);
+    if (HOW == 2) *slot = 0, got = atomicExch(slot, 0), got += atomicCAS(slot, 0, 0);
+    c[t] = got + p[t ^ 1];
+}
+#define OWN(HOW) \
+    template __global__ void looks_at_its_own<HOW>(const float *, float *, float *, int *, int);
+OWN(0) OWN(1) OWN(2)
 // As the programming guide adds doubles: the first look is plain, the swap is what counts.
 __device__ void add(double *at, double v) {
     unsigned long long *word = (unsigned long long *)at, old = *word, assumed;
@@ -255,6 +308,38 @@ def test_lanes_that_did_not_meet_race(module: Module) -> None:
     result, _ = execute(module, "_Z8exchangeILi10EEvPKfPf", 1, 64, *data)
     assert kinds(result) == {"race"}
     assert "no __syncwarp() between" in result.reports[0].detail
+
+
+@pytest.mark.parametrize("in_shared", [0, 1])
+@pytest.mark.parametrize("seed", (0, 1, 2))
+def test_lanes_that_hand_a_lock_on_are_ordered(module: Module, in_shared: int, seed: int) -> None:
+    a, zeros = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    for count in (1, 4):
+        for stores in range(1 if in_shared else 2):
+            result, (_, sums, _) = execute(
+                module, "lane_locks", 1, 32, a, zeros, np.zeros(32, np.int32), count, in_shared,
+                stores, seed=seed,
+            )  # fmt: skip
+            assert result.reports == ()
+            np.testing.assert_array_equal(sums[:count], a.reshape(-1, count).sum(0))
+    result, (_, got, *_) = execute(
+        module, "last_lane", 1, 32, a, zeros, zeros, np.zeros(1, np.int32), in_shared, seed=seed
+    )
+    assert result.reports == () and got[0] == a.sum()
+
+
+@pytest.mark.parametrize("in_shared", [0, 1])
+@pytest.mark.parametrize("how", range(3))
+def test_a_lane_that_looks_at_its_own_hears_of_nobody(
+    module: Module, how: int, in_shared: int
+) -> None:
+    """A fence and looks order nothing where nobody sees what another stored."""
+    zeros = np.zeros(32, np.float32)
+    result, _ = execute(
+        module, f"_Z16looks_at_its_ownILi{how}EEvPKfPfS2_Pii", 1, 32, zeros, zeros, zeros,
+        np.zeros(32, np.int32), in_shared,
+    )  # fmt: skip
+    assert kinds(result) == {"race"}
 
 
 SUB_WORDS = [(np.int16, "s"), (np.int8, "c")]
