@@ -16,6 +16,7 @@ from ..model.constants import TimeConstants, constants_of
 from ..ptx.records import Module
 from ..run.core import Result
 from ..run.replay import Shape, replay_l1, trace_shape
+from ..sass.mix import SHARED_CLOCKS
 from ..sass.sums import words_a_read
 from .footprint import (
     Footprint,
@@ -31,9 +32,6 @@ from .sampled_runs import SampledRuns
 
 WRITE_ACCESSES = 2.0
 """Accesses of DRAM for a store to a single place: it reads the rest, and writes."""
-IN_STEP = 0.4
-"""Of the blocks that run together and read the same, how many wait for DRAM with the first of them.
-Fitted: second_look's two products through tf32 want about 1, held_out's mm_wmma_shared 0.1."""
 
 
 class Counted(TypedDict):
@@ -160,8 +158,8 @@ def traffic_of(
     alone = filled / max(1.0, footprint.written)
     if samples and samples[0].atomic_requests:
         alone = float(footprint.written > gpu.l2_bytes)
-    together = footprint.awaited * first_halves(halves) - footprint.read
-    waited = footprint.read + IN_STEP * max(0.0, together)
+    # Blocks that run together and read the same wait for DRAM with the first of them.
+    waited = max(footprint.read, footprint.awaited * first_halves(halves))
     awaited = by_instruction(served(waited))
     scattered = float((shape.places[loads] * weights).sum())
     stored = np.setdiff1d(np.flatnonzero(shape.places), loads)
@@ -180,7 +178,8 @@ def traffic_of(
         latencies=[_latency(constants, resident.counters[index], rate, share)
                    for index, (rate, share) in enumerate(zip(hit_rates, awaited, strict=True))],
         spreads=[(1 - rate) * share * constants.dram_latency * constants.latency_spread
-                 for rate, share in zip(hit_rates, awaited.tolist(), strict=True)],
+                 * _global_share(resident.counters[index])
+                 for index, (rate, share) in enumerate(zip(hit_rates, awaited, strict=True))],
         echoes=replay.echoes,
     )  # fmt: skip
 
@@ -201,7 +200,7 @@ def _unseen(
     """
     constants = constants_of(gpu)
     load_sectors = sum(counts.load_sectors for counts in samples) / len(samples)
-    waited = footprint.read + IN_STEP * max(0.0, footprint.awaited - footprint.read)
+    waited = max(footprint.read, footprint.awaited)
     share = min(1.0, (waited + footprint.between_waves) / max(32.0, 32 * load_sectors))
     rows = runs.resident.counters
     return MemoryTraffic(
@@ -213,7 +212,8 @@ def _unseen(
         dram_accesses=0.0,
         filled_bytes=filled_bytes(samples, footprint),
         latencies=[_latency(constants, row, 0.0, share) for row in rows],
-        spreads=[share * constants.dram_latency * constants.latency_spread] * len(rows),
+        spreads=[share * constants.dram_latency * constants.latency_spread * _global_share(row)
+                 for row in rows],
         echoes={},
     )
 
@@ -232,11 +232,22 @@ def constant_waits(gpu: Gpu, ran: Result) -> list[float]:
 def _latency(
     constants: TimeConstants, row: np.void, hit_rate: float, awaited: float
 ) -> float:
-    """Return the clocks of an average load; `awaited` is the share of its misses in DRAM."""
+    """Return the clocks of an average load; `awaited` is the share of its misses in DRAM.
+
+    A load by a generic address is of shared memory, too, as those of wmma are.
+    """
     beyond = awaited * constants.dram_latency + (1 - awaited) * constants.l2_latency
     requests = float(row["global_requests"])
     lines = float(row["lines"]) / requests if requests else 1.0
-    return hit_rate * constants.l1_latency + (1 - hit_rate) * beyond + (lines - 1)
+    found = hit_rate * constants.l1_latency + (1 - hit_rate) * beyond + (lines - 1)
+    share = _global_share(row)
+    return share * found + (1 - share) * SHARED_CLOCKS
+
+
+def _global_share(row: np.void) -> float:
+    """Return the share of an instruction's requests that do not go to shared memory."""
+    elsewhere, shared = float(row["global_requests"]), float(row["shared_requests"])
+    return elsewhere / (elsewhere + shared) if shared else 1.0
 
 
 def _loads(module: Module) -> list[int]:

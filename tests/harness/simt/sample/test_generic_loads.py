@@ -1,0 +1,50 @@
+"""A load by a generic address waits as long as the memory that it is of, as those of wmma are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.timed_kernels import TimedKernels
+
+SOURCE = r"""
+#define CHASE(OPCODE, CONSTRAINT, AT) \
+    unsigned at = threadIdx.x * 4; float sum = 0; \
+    _Pragma("unroll 1") for (int i = 0; i < n; i++) { \
+        unsigned next; \
+        asm volatile(OPCODE " %0, [%1];" : "=r"(next) : CONSTRAINT(AT)); \
+        sum += next, at = (at + next + 128) & 4095; \
+    } \
+    y[blockIdx.x * 32 + threadIdx.x] = sum;
+#define IN_SHARED \
+    __shared__ __align__(16) unsigned s[1024]; \
+    for (int i = threadIdx.x; i < 1024; i += 32) s[i] = (unsigned)x[i]; \
+    __syncthreads();
+extern "C" __global__ void by_shared(const float *x, float *y, int n) {
+    IN_SHARED CHASE("ld.shared.u32", "r", (unsigned)__cvta_generic_to_shared(s) + at)
+}
+extern "C" __global__ void by_generic(const float *x, float *y, int n) {
+    IN_SHARED CHASE("ld.u32", "l", (const char *)s + at)
+}
+extern "C" __global__ void by_generic_of_both(const float *x, float *y, int n) {
+    IN_SHARED CHASE("ld.u32", "l", i & 1 ? (const char *)s + at : (const char *)x + at)
+}
+extern "C" __global__ void by_global(const float *x, float *y, int n) {
+    IN_SHARED CHASE("ld.u32", "l", (const char *)x + at)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> TimedKernels:
+    return TimedKernels(SOURCE, tmp_path_factory.mktemp("generic"), floats=1 << 16)
+
+
+def test_a_generic_load_takes_what_its_memory_takes(kernels: TimedKernels) -> None:
+    shared, generic, both, elsewhere = (
+        kernels.run(name, 132, 32, 2000).profile.microseconds
+        for name in ("by_shared", "by_generic", "by_generic_of_both", "by_global")
+    )
+    assert generic == pytest.approx(shared, rel=0.3)  # addresses are twice as wide
+    assert both == pytest.approx((generic + elsewhere) / 2, rel=0.2)
+    assert elsewhere > 1.3 * generic
