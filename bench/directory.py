@@ -55,7 +55,7 @@ def begin(directory: Path, lock: SuiteLock, tasks: tuple[SuiteTask, ...]) -> Non
     """
     try:
         found = {each.name for each in directory.iterdir()} if directory.exists() else set()
-        if found - {"tasks", _HELD}:
+        if found - {"tasks", "stages", _HELD}:  # `stages` may be that of another bench.
             raise UserError(f"{directory} is not empty; choose another with --out")
         for task in tasks:
             write_atomically(task_path(directory, task.name), task.source.encode())

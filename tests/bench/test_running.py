@@ -216,11 +216,25 @@ def test_runs_share_what_they_find_and_each_is_charged_with_it(
         assert ended.outcome.device_seconds > 0 and ended.outcome.seconds > 0
 
 
+def test_benches_whose_stages_are_one_folder_share_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv("TEXT_DEVICE_LOG", str(log))
+    one_run_shared(tmp_path / "first", monkeypatch)
+    assert log.read_text()
+    log.write_text("")
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / "stages").symlink_to(tmp_path / "first" / "stages")
+    one_run_shared(tmp_path / "second", monkeypatch)
+    assert not [each for each in log.read_text().splitlines() if each.startswith("compile")]
+
+
 def one_run_shared(
     bench: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[SuiteLock, PlannedRun, Path]:
     """Return the lock, the one run and its directory of a bench that is over and shares stages."""
-    monkeypatch.delenv("KERNELBLASTER_FRESH")
+    monkeypatch.delenv("KERNELBLASTER_FRESH", raising=False)
     lock = planned(bench, "random", names=("one",), evaluations=3)
     done(bench, lock)
     (run,) = lock.runs
