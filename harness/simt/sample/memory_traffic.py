@@ -111,7 +111,7 @@ def traffic_of(
         whole_range=runs.whole_range,
     )  # fmt: skip
     if not _shows_loads(shape, loads, runs):
-        return _unseen(gpu, runs, footprint, samples)
+        return _unseen(gpu, module, runs, footprint, samples)
     replay = replay_l1(
         [resident.trace], gpu.limits.l1_bytes - carveout, len(module.instructions)
     )  # fmt: skip
@@ -163,6 +163,7 @@ def traffic_of(
     awaited = by_instruction(served(waited))
     scattered = float((shape.places[loads] * weights).sum())
     stored = np.setdiff1d(np.flatnonzero(shape.places), loads)
+    elsewhere = _global_shares(module, resident.counters)
     hit_rates = [hit / sectors if sectors else 0.0
                  for hit, sectors in zip(hits.tolist(), seen.tolist(), strict=True)]  # fmt: skip
     return MemoryTraffic(
@@ -175,11 +176,11 @@ def traffic_of(
             scattered + WRITE_ACCESSES * float(shape.places[stored].sum()) * alone
         ),
         filled_bytes=filled,
-        latencies=[_latency(constants, resident.counters[index], rate, share)
-                   for index, (rate, share) in enumerate(zip(hit_rates, awaited, strict=True))],
-        spreads=[(1 - rate) * share * constants.dram_latency * constants.latency_spread
-                 * _global_share(resident.counters[index])
-                 for index, (rate, share) in enumerate(zip(hit_rates, awaited, strict=True))],
+        latencies=[_latency(constants, row, *shares_of_it) for row, *shares_of_it in zip(
+                       resident.counters, elsewhere, hit_rates, awaited, strict=True)],
+        spreads=[own * (1 - rate) * share * constants.dram_latency * constants.latency_spread
+                 for own, rate, share in zip(
+                     elsewhere.tolist(), hit_rates, awaited.tolist(), strict=True)],
         echoes=replay.echoes,
     )  # fmt: skip
 
@@ -192,7 +193,11 @@ def _shows_loads(shape: Shape, loads: Sequence[int], runs: SampledRuns) -> bool:
 
 
 def _unseen(
-    gpu: Gpu, runs: SampledRuns, footprint: Footprint, samples: Sequence[Counts]
+    gpu: Gpu,
+    module: Module,
+    runs: SampledRuns,
+    footprint: Footprint,
+    samples: Sequence[Counts],
 ) -> MemoryTraffic:
     """Return what a launch moves of which the blocks of one SM show too little.
 
@@ -203,6 +208,7 @@ def _unseen(
     waited = max(footprint.read, footprint.awaited)
     share = min(1.0, (waited + footprint.between_waves) / max(32.0, 32 * load_sectors))
     rows = runs.resident.counters
+    elsewhere = _global_shares(module, rows)
     return MemoryTraffic(
         footprint=footprint,
         load_sectors=load_sectors,
@@ -211,9 +217,10 @@ def _unseen(
         reread_bytes=footprint.between_waves,
         dram_accesses=0.0,
         filled_bytes=filled_bytes(samples, footprint),
-        latencies=[_latency(constants, row, 0.0, share) for row in rows],
-        spreads=[share * constants.dram_latency * constants.latency_spread * _global_share(row)
-                 for row in rows],
+        latencies=[_latency(constants, row, own, 0.0, share)
+                   for row, own in zip(rows, elsewhere, strict=True)],
+        spreads=[own * share * constants.dram_latency * constants.latency_spread
+                 for own in elsewhere.tolist()],
         echoes={},
     )
 
@@ -230,24 +237,32 @@ def constant_waits(gpu: Gpu, ran: Result) -> list[float]:
 
 
 def _latency(
-    constants: TimeConstants, row: np.void, hit_rate: float, awaited: float
+    constants: TimeConstants, row: np.void, elsewhere: float, hit_rate: float, awaited: float
 ) -> float:
-    """Return the clocks of an average load; `awaited` is the share of its misses in DRAM.
+    """Return the clocks of an average load.
 
-    A load by a generic address is of shared memory, too, as those of wmma are.
+    Args:
+        constants: of the GPU.
+        row: what the instruction did.
+        elsewhere: the share of it that is not of shared memory: a generic address names any.
+        hit_rate: of that, the share that the L1 has.
+        awaited: the share of its misses in DRAM.
     """
     beyond = awaited * constants.dram_latency + (1 - awaited) * constants.l2_latency
     requests = float(row["global_requests"])
     lines = float(row["lines"]) / requests if requests else 1.0
     found = hit_rate * constants.l1_latency + (1 - hit_rate) * beyond + (lines - 1)
-    share = _global_share(row)
-    return share * found + (1 - share) * SHARED_CLOCKS
+    return elsewhere * found + (1 - elsewhere) * SHARED_CLOCKS
 
 
-def _global_share(row: np.void) -> float:
-    """Return the share of an instruction's requests that do not go to shared memory."""
-    elsewhere, shared = float(row["global_requests"]), float(row["shared_requests"])
-    return elsewhere / (elsewhere + shared) if shared else 1.0
+def _global_shares(module: Module, rows: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
+    """Return the share of each instruction's loads that are not of shared memory."""
+    elsewhere, shared = rows["global_requests"].astype(float), rows["shared_requests"].astype(float)
+    # An asynchronous copy writes there what it loads.
+    shared[[each.index for each in module.instructions if each.opcode == "cp"]] = 0.0
+    shares: npt.NDArray[np.float64] = np.ones(len(rows))
+    np.divide(elsewhere, elsewhere + shared, where=shared > 0, out=shares)
+    return shares
 
 
 def _loads(module: Module) -> list[int]:
