@@ -25,6 +25,7 @@ from simulated_vs_measured import read_profiles, read_text
 from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.simt import constants_of
 from kernelblaster.harness.simt.model.constants import ROWS
+from kernelblaster.harness.simt.model.time_model import CONTENDED_LINES
 
 HERE = Path(__file__).resolve().parents[1] / "ground_truth"
 H200 = find_gpu("H200")
@@ -262,7 +263,8 @@ def main() -> None:
             far = abs(value / used - 1) > TOLERANCE
             print(f"{name:30s} {value:12.4g} {used:12.4g}  {source}{'  FAR' if far else ''}")
         print(f"exponent of rows in one copy: {rows(measured)[1]:.2f} (in use {ROWS})")
-        print(f"exponent of lines in contended atomics: {few_lines(measured)[1]:.2f} (in use 0.56)")
+        print(f"exponent of lines in contended atomics: {few_lines(measured)[1]:.2f} "
+              f"(in use {CONTENDED_LINES})")
     if any(abs(value / used - 1) > TOLERANCE for _, value, used, _ in found):
         raise SystemExit(1)
 

@@ -106,6 +106,10 @@ class LaunchCounters:
     """Bytes that DRAM must read because stores cover sectors only in part."""
     atomic_lines: float = 0.0
     """Distinct 128-byte lines that atomics touched."""
+    contended_lines: float = 0.0
+    """Of these, those on which they take longest."""
+    contended_share: float = 1.0
+    """Of all turns that atomics take, those on these lines."""
     local_bytes: float = 0.0
     """Local memory of one thread."""
     constant_bytes: float = 0.0

@@ -14,6 +14,8 @@ from ...gpus import Gpu
 from ...records.profiles import Bottleneck
 from .constants import constants_of
 
+CONTENDED_LINES = 0.56
+"""Exponent by which more lines than one bring atomics to more slices of the L2."""
 TIE = 0.85
 """Another resource is named beside the first from this share of the first's time."""
 EVEN_BLOCKS = 16.0
@@ -58,8 +60,10 @@ class Demand:
     atomic_turns: float
     atomic_passes: float
     """See counters.Counts."""
-    atomic_lines: float
-    """Distinct lines that atomics touch."""
+    contended_lines: float
+    """Distinct lines on which the atomics take longest."""
+    contended_share: float
+    """Of `atomic_turns`, those on these lines."""
     chain_clocks: float
     """Clocks that one warp needs alone, from its dependences and latencies."""
     barriers_per_warp: float = 0.0
@@ -235,11 +239,11 @@ def _atomic_microseconds(gpu: Gpu, demand: Demand) -> float:
     constants = constants_of(gpu)
     if demand.atomic_passes <= 0:
         return 0.0
-    slices = math.pow(max(1.0, demand.atomic_lines), 0.56)
+    slices: float = max(1.0, demand.contended_lines) ** CONTENDED_LINES
     few = constants.atomic_turns_per_nanosecond * slices
     nanoseconds = max(
         demand.atomic_nanoseconds,
-        demand.atomic_turns / few,
+        demand.atomic_turns * demand.contended_share / few,
         demand.atomic_passes / constants.atomic_passes_per_nanosecond,
     )
     return nanoseconds * 1e-3

@@ -329,6 +329,7 @@ class _Run:
 
     def _use(self, index: int) -> AllocationUse:
         row, base = self.uses[index], self.memory.base
+        atomic_sectors, atomic_turns = self._atomics(row)
 
         def span(first: str, last: str) -> tuple[int, int] | None:
             if row[last] < 0:
@@ -346,16 +347,19 @@ class _Run:
             written_range=span("written_first", "written_last"),
             loaded=bool(row["loads"]),
             looked=bool(row["looked"]),
-            atomic_sectors=self._atomic_sectors(row),
+            atomic_sectors=atomic_sectors,
+            atomic_turns=atomic_turns,
         )
 
-    def _atomic_sectors(self, row: np.void) -> npt.NDArray[np.int64]:
+    def _atomics(self, row: np.void) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         # Kernels with global atomics run on one thread: these counts are never merged.
         first, last = int(row["atomic_first"]), int(row["atomic_last"])
         if last < 0:
-            return np.zeros(0, dtype=np.int64)
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         counts = self.sectors.view(np.uint32).reshape(-1, SECTOR_USE_BYTES // 4)
-        return first + np.flatnonzero(counts[first : last + 1, 2]).astype(np.int64)
+        turns = counts[first : last + 1, 2].astype(np.int64)
+        touched = np.flatnonzero(turns)
+        return first + touched, turns[touched]
 
     def _report(self, row: np.void) -> Report:
         instruction = self.launch.module.instructions[int(row["instruction"])]

@@ -221,6 +221,8 @@ class AllocationUse:
     """There are sectors of it in `Result.looked_at_by`."""
     atomic_sectors: NDArray[np.int64]
     """Sectors that atomics touched, counted from the start of the arena."""
+    atomic_turns: NDArray[np.int64]
+    """Of each, how often atomics took a turn on it."""
 
 
 @dataclass(frozen=True)

@@ -184,10 +184,16 @@ def fetched_share(fetched: Fetched, overflow: float) -> float:
     return float((1 - lost) * fetched.ever + lost * fetched.at_once)
 
 
-def filled_bytes(samples: Sequence[Counts], footprint: Footprint) -> float:
-    """Return the bytes that are read because what is stored covers sectors only in part."""
-    if not samples or footprint.written <= 0:
+def filled_bytes(samples: Sequence[Counts], footprint: Footprint, uses: Uses) -> float:
+    """Return the bytes that are read because what is stored covers sectors only in part.
+
+    Atomics read what they change, wherever they are: their sectors are counted as read.
+    """
+    found = [use for _, result in uses for use in result.uses.values()]
+    written = sum(use.written_sectors for use in found)
+    if not samples or not written:
         return 0.0
-    missing = 1 - samples[0].store_bytes / footprint.written
-    atomics = samples[0].atomic_requests > 0
-    return footprint.written * missing if missing > 0.1 and not atomics else 0.0
+    by_atomics = sum(len(use.atomic_sectors) for use in found) / written
+    stored = footprint.written * max(0.0, 1 - by_atomics)
+    missing = stored - samples[0].store_bytes
+    return missing if missing > 0.1 * stored else 0.0

@@ -153,14 +153,14 @@ def traffic_of(
         float((shape.units[loads] * weights).sum()), float((shape.sectors[loads] * weights).sum()),
     )  # fmt: skip
     fetched = fetched_share(halves, footprint.overflow)
-    filled = filled_bytes(samples, footprint)
+    filled = filled_bytes(samples, footprint, runs.runner.fresh)
     # The share of the scattered writes that reach DRAM one by one.
     alone = filled / max(1.0, footprint.written)
     if samples and samples[0].atomic_requests:
         alone = float(footprint.written > gpu.l2_bytes)
     # Blocks that run together and read the same wait for DRAM with the first of them.
     waited = max(footprint.read, footprint.awaited * first_halves(halves))
-    awaited = by_instruction(served(waited))
+    awaited = by_instruction(served(waited)).tolist()
     scattered = float((shape.places[loads] * weights).sum())
     stored = np.setdiff1d(np.flatnonzero(shape.places), loads)
     elsewhere = _global_shares(module, resident.counters)
@@ -179,8 +179,7 @@ def traffic_of(
         latencies=[_latency(constants, row, *shares_of_it) for row, *shares_of_it in zip(
                        resident.counters, elsewhere, hit_rates, awaited, strict=True)],
         spreads=[own * (1 - rate) * share * constants.dram_latency * constants.latency_spread
-                 for own, rate, share in zip(
-                     elsewhere.tolist(), hit_rates, awaited.tolist(), strict=True)],
+                 for own, rate, share in zip(elsewhere, hit_rates, awaited, strict=True)],
         echoes=replay.echoes,
     )  # fmt: skip
 
@@ -216,11 +215,11 @@ def _unseen(
         missed_lines=1.0,
         reread_bytes=footprint.between_waves,
         dram_accesses=0.0,
-        filled_bytes=filled_bytes(samples, footprint),
+        filled_bytes=filled_bytes(samples, footprint, runs.runner.fresh),
         latencies=[_latency(constants, row, own, 0.0, share)
                    for row, own in zip(rows, elsewhere, strict=True)],
         spreads=[own * share * constants.dram_latency * constants.latency_spread
-                 for own in elsewhere.tolist()],
+                 for own in elsewhere],
         echoes={},
     )
 
@@ -255,14 +254,14 @@ def _latency(
     return elsewhere * found + (1 - elsewhere) * SHARED_CLOCKS
 
 
-def _global_shares(module: Module, rows: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
+def _global_shares(module: Module, rows: npt.NDArray[np.void]) -> list[float]:
     """Return the share of each instruction's loads that are not of shared memory."""
     elsewhere, shared = rows["global_requests"].astype(float), rows["shared_requests"].astype(float)
     # An asynchronous copy writes there what it loads.
     shared[[each.index for each in module.instructions if each.opcode == "cp"]] = 0.0
-    shares: npt.NDArray[np.float64] = np.ones(len(rows))
+    shares = np.ones(len(rows))
     np.divide(elsewhere, elsewhere + shared, where=shared > 0, out=shares)
-    return shares
+    return [float(share) for share in shares]
 
 
 def _loads(module: Module) -> list[int]:

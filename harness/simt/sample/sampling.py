@@ -18,6 +18,7 @@ from ..run.candidate import KernelLaunch
 from ..run.core import Launch
 from ..sass.listing import MachineCode
 from ..sass.sums import kernel_code
+from .contention import contention_of
 from .dependence import TooUneven, Unaffordable, shared_counter
 from .effort import FULL, Effort
 from .instruction_counts import count_by_kind
@@ -178,6 +179,7 @@ def _scaled(
         standard_error=runs.standard_error(),
         **traffic.counted(),
         atomic_lines=runner.atomic_lines(),
+        **contention_of(runner)._asdict(),
         local_bytes=float(launch.local_bytes),
         constant_bytes=64.0 * runs.resident.constant_lines,
         read=runner.read(),

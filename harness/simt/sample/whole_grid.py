@@ -19,6 +19,7 @@ from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
 from ..sass.sums import kernel_code
 from . import block_choice as choose
+from .contention import contention_of
 from .dependence import TooUneven, Unaffordable, shared_counter
 from .instruction_counts import count_by_kind
 from .memory_traffic import MemoryTraffic, constant_waits, traffic_of
@@ -135,6 +136,7 @@ def whole_launch(
         **traffic.counted(),
         constant_bytes=64.0 * result.constant_lines,
         atomic_lines=runner.atomic_lines(),
+        **contention_of(runner)._asdict(),
         written=written_of(runner, blocks, 1, random.Random(0), outputs),
         read=runner.read(),
         simulated=runner.spent,

@@ -106,7 +106,8 @@ def _demand(**changes: object) -> Demand:
         "l2_read_sectors": 4e6, "l2_read_requests": 1e6, "l2_write_sectors": 0.0,
         "l2_write_requests": 0.0, "dram_read_bytes": 1e9, "dram_write_bytes": 0.0,
         "dram_accesses": 0.0, "atomic_nanoseconds": 0.0, "atomic_turns": 0.0,
-        "atomic_passes": 0.0, "atomic_lines": 1.0, "chain_clocks": 1500.0,
+        "atomic_passes": 0.0, "contended_lines": 1.0, "contended_share": 1.0,
+        "chain_clocks": 1500.0,
     }  # fmt: skip
     return Demand(**(plain | changes))  # type: ignore[arg-type]
 
@@ -178,7 +179,7 @@ def test_the_longest_block_is_waited_for() -> None:
 def test_atomics_on_few_lines_are_slower_than_on_many() -> None:
     asked = {"atomic_passes": 1e7, "atomic_turns": 1e7}
     times = [
-        estimate(H200, _demand(**asked, atomic_lines=lines)).terms["atomic"]
+        estimate(H200, _demand(**asked, contended_lines=lines)).terms["atomic"]
         for lines in (1.0, 32.0, 1e6)
     ]
     assert times[0] > times[1] > times[2] > 0

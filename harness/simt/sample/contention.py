@@ -1,0 +1,35 @@
+"""On which lines of memory the atomics of a launch wait for each other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..model.time_model import CONTENDED_LINES
+from ..run.block_runs import BlockRuns
+
+
+class Contention(NamedTuple):
+    """The lines on which atomics take longest, few that are hot or all that there are."""
+
+    contended_lines: float
+    contended_share: float
+    """Of all turns that atomics take, those on these lines."""
+
+
+def contention_of(runner: BlockRuns) -> Contention:
+    """Return where the atomics of all runs of a launch take longest.
+
+    More atomics on other lines change nothing about those: a kernel gains nothing by them.
+    """
+    uses = [use for _, result in runner.uses for use in result.uses.values()]
+    sectors = np.concatenate([np.zeros(0, np.int64), *(use.atomic_sectors for use in uses)])
+    turns = np.concatenate([np.zeros(0, np.int64), *(use.atomic_turns for use in uses)])
+    if not turns.size:
+        return Contention(0.0, 1.0)
+    _, line_of = np.unique(sectors >> 2, return_inverse=True)
+    hottest_first = np.cumsum(np.sort(np.bincount(line_of, weights=turns))[::-1])
+    taken = hottest_first / np.arange(1.0, len(hottest_first) + 1.0) ** CONTENDED_LINES
+    most = int(np.argmax(taken))
+    return Contention(most + 1.0, float(hottest_first[most] / hottest_first[-1]))
