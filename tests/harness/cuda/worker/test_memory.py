@@ -25,7 +25,7 @@ class Model(torch.nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(2, 65536)]
+    return [torch.rand(2, 32768)]
 """
 
 
