@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from ..model.constants import TimeConstants, constants_of
 from ..ptx.records import Module
 from ..run.core import Result
 from ..run.replay import Shape, replay_l1, trace_shape
-from ..sass.mix import SHARED_CLOCKS
+from ..sass.mix import LOCAL_CLOCKS, SHARED_CLOCKS
 from ..sass.sums import words_a_read
 from .footprint import (
     Footprint,
@@ -45,6 +45,14 @@ class Counted(TypedDict):
     reread_bytes: float
     dram_accesses: float
     filled_bytes: float
+
+
+class Near(NamedTuple):
+    """Loads that are of shared or local memory: a generic address may be of any."""
+
+    share: float
+    clocks: float
+    """What they take, times their share."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +171,8 @@ def traffic_of(
     awaited = by_instruction(served(waited)).tolist()
     scattered = float((shape.places[loads] * weights).sum())
     stored = np.setdiff1d(np.flatnonzero(shape.places), loads)
-    elsewhere = _global_shares(module, resident.counters)
+    near = _near(module, resident.counters)
+    spread = constants.dram_latency * constants.latency_spread
     hit_rates = [hit / sectors if sectors else 0.0
                  for hit, sectors in zip(hits.tolist(), seen.tolist(), strict=True)]  # fmt: skip
     return MemoryTraffic(
@@ -177,9 +186,9 @@ def traffic_of(
         ),
         filled_bytes=filled,
         latencies=[_latency(constants, row, *shares_of_it) for row, *shares_of_it in zip(
-                       resident.counters, elsewhere, hit_rates, awaited, strict=True)],
-        spreads=[own * (1 - rate) * share * constants.dram_latency * constants.latency_spread
-                 for own, rate, share in zip(elsewhere, hit_rates, awaited, strict=True)],
+                       resident.counters, near, hit_rates, awaited, strict=True)],
+        spreads=[(1 - own.share) * (1 - rate) * share * spread
+                 for own, rate, share in zip(near, hit_rates, awaited, strict=True)],
         echoes=replay.echoes,
     )  # fmt: skip
 
@@ -207,7 +216,7 @@ def _unseen(
     waited = max(footprint.read, footprint.awaited)
     share = min(1.0, (waited + footprint.between_waves) / max(32.0, 32 * load_sectors))
     rows = runs.resident.counters
-    elsewhere = _global_shares(module, rows)
+    near = _near(module, rows)
     return MemoryTraffic(
         footprint=footprint,
         load_sectors=load_sectors,
@@ -217,9 +226,9 @@ def _unseen(
         dram_accesses=0.0,
         filled_bytes=filled_bytes(samples, footprint, runs.runner.fresh),
         latencies=[_latency(constants, row, own, 0.0, share)
-                   for row, own in zip(rows, elsewhere, strict=True)],
-        spreads=[own * share * constants.dram_latency * constants.latency_spread
-                 for own in elsewhere],
+                   for row, own in zip(rows, near, strict=True)],
+        spreads=[(1 - own.share) * share * constants.dram_latency * constants.latency_spread
+                 for own in near],
         echoes={},
     )
 
@@ -236,32 +245,36 @@ def constant_waits(gpu: Gpu, ran: Result) -> list[float]:
 
 
 def _latency(
-    constants: TimeConstants, row: np.void, elsewhere: float, hit_rate: float, awaited: float
+    constants: TimeConstants, row: np.void, near: Near, hit_rate: float, awaited: float
 ) -> float:
     """Return the clocks of an average load.
 
     Args:
         constants: of the GPU.
         row: what the instruction did.
-        elsewhere: the share of it that is not of shared memory: a generic address names any.
-        hit_rate: of that, the share that the L1 has.
+        near: what of it is not of global memory.
+        hit_rate: of the rest, the share that the L1 has.
         awaited: the share of its misses in DRAM.
     """
     beyond = awaited * constants.dram_latency + (1 - awaited) * constants.l2_latency
     requests = float(row["global_requests"])
     lines = float(row["lines"]) / requests if requests else 1.0
     found = hit_rate * constants.l1_latency + (1 - hit_rate) * beyond + (lines - 1)
-    return elsewhere * found + (1 - elsewhere) * SHARED_CLOCKS
+    return near.clocks + (1 - near.share) * found
 
 
-def _global_shares(module: Module, rows: npt.NDArray[np.void]) -> list[float]:
-    """Return the share of each instruction's loads that are not of shared memory."""
-    elsewhere, shared = rows["global_requests"].astype(float), rows["shared_requests"].astype(float)
-    # An asynchronous copy writes there what it loads.
-    shared[[each.index for each in module.instructions if each.opcode == "cp"]] = 0.0
-    shares = np.ones(len(rows))
-    np.divide(elsewhere, elsewhere + shared, where=shared > 0, out=shares)
-    return [float(share) for share in shares]
+def _near(module: Module, rows: npt.NDArray[np.void]) -> list[Near]:
+    """Return of each instruction what it loads from elsewhere than global memory."""
+    # An asynchronous copy writes to shared memory what it loads.
+    copies = {each.index for each in module.instructions if each.opcode == "cp"}
+    found = []
+    for index, row in enumerate(rows):
+        shared = 0.0 if index in copies else float(row["shared_requests"])
+        local = float(row["local_requests"])
+        asked = float(row["global_requests"]) + shared + local or 1.0
+        clocks = shared * SHARED_CLOCKS + local * LOCAL_CLOCKS
+        found.append(Near((shared + local) / asked, clocks / asked))
+    return found
 
 
 def _loads(module: Module) -> list[int]:

@@ -27,6 +27,14 @@ extern "C" __global__ void by_generic(const float *x, float *y, int n) {
 extern "C" __global__ void by_generic_of_both(const float *x, float *y, int n) {
     IN_SHARED CHASE("ld.u32", "l", i & 1 ? (const char *)s + at : (const char *)x + at)
 }
+extern "C" __global__ void by_local(const float *x, float *y, int n) {
+    unsigned s[1024]; for (int i = 0; i < 1024; i++) s[i] = (unsigned)x[i];
+    CHASE("ld.local.u32", "r", (unsigned)__cvta_generic_to_local(s) + at)
+}
+extern "C" __global__ void by_generic_of_local(const float *x, float *y, int n) {
+    unsigned s[1024]; for (int i = 0; i < 1024; i++) s[i] = (unsigned)x[i];
+    CHASE("ld.u32", "l", (const char *)s + at)
+}
 extern "C" __global__ void by_global(const float *x, float *y, int n) {
     IN_SHARED CHASE("ld.u32", "l", (const char *)x + at)
 }
@@ -39,10 +47,12 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> TimedKernels:
 
 
 def test_a_generic_load_takes_what_its_memory_takes(kernels: TimedKernels) -> None:
-    shared, generic, both, elsewhere = (
+    shared, generic, both, elsewhere, local, generic_local = (
         kernels.run(name, 132, 32, 2000).profile.microseconds
-        for name in ("by_shared", "by_generic", "by_generic_of_both", "by_global")
+        for name in ("by_shared", "by_generic", "by_generic_of_both", "by_global", "by_local",
+                     "by_generic_of_local")  # fmt: skip
     )
     assert generic == pytest.approx(shared, rel=0.3)  # addresses are twice as wide
     assert both == pytest.approx((generic + elsewhere) / 2, rel=0.2)
     assert elsewhere > 1.3 * generic
+    assert generic_local == pytest.approx(local, rel=0.3)
