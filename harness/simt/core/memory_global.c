@@ -414,6 +414,7 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                    const uint8_t (*values)[32]) {
     Machine *machine = block->machine;
     bool strong = row->flags & (FLAG_STRONG | FLAG_GUESS), narrow = row->flags & FLAG_NARROW;
+    bool looks = is_look(row, access);
     /* Of a partial copy each lane reads bytes of its own number: not whole words for all. */
     if (access == ACCESS_LOAD && !strong && !(bytes & 3) && !block->lane_bytes) {
         lanes = quick_loads(block, warp, pc, lanes, addresses, bytes / 4);
@@ -456,10 +457,10 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                                     index, found.other, found.other_pc);
                     }
                 }
-                lane_looks(block, (Warp *)warp, row, access, lane,
-                           cell->atomic_block &&
-                               !(cell->atomic_block == block->number &&
-                                 cell->atomic == warp->first_thread + (uint32_t)lane));
+                if (looks && cell->atomic_block &&
+                    !(cell->atomic_block == block->number &&
+                      cell->atomic == warp->first_thread + (uint32_t)lane))
+                    ((Warp *)warp)->heard[lane] = machine->clock;
                 if (access == ACCESS_LOAD && !strong)
                     note_reader(block, warp, cell, lane, part, pc);
                 else if (access == ACCESS_ATOMIC)

@@ -313,6 +313,7 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                    const uint64_t *addresses, int bytes, Access access,
                    const uint8_t (*values)[32]) {
     bool strong = row->flags & (FLAG_STRONG | FLAG_GUESS), atomic = access == ACCESS_ATOMIC;
+    bool looks = is_look(row, access);
     const Machine *machine = block->machine;
     uint32_t epoch = block->epoch_start;
     if (access == ACCESS_LOAD && !strong && !(bytes & 3) && !block->shared_reads) {
@@ -349,8 +350,8 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                                 block->index, other, other_pc);
                 }
             }
-            lane_looks(block, (Warp *)warp, row, access, lane,
-                       cell->atomic && cell->writer != warp->first_thread + (uint32_t)lane);
+            if (looks && cell->atomic && cell->writer != warp->first_thread + (uint32_t)lane)
+                ((Warp *)warp)->heard[lane] = machine->clock;
             if (access == ACCESS_LOAD) {
                 if (block->shared_reads && !strong)
                     note_warp_read(block, warp, here >> 2, (uint32_t)part);

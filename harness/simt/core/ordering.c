@@ -103,15 +103,6 @@ void synchronise(Block *block, Warp *warp, const Instruction *row, Access access
     }
 }
 
-/* A look orders a lane behind others of its warp only where it sees what another thread stored:
-   called for each lane before its access is noted. */
-void lane_looks(const Block *block, Warp *warp, const Instruction *row, Access access, int lane,
-                bool at_another_s) {
-    if (at_another_s && access != ACCESS_STORE &&
-        (access == ACCESS_ATOMIC || row->flags & FLAG_STRONG))
-        warp->heard[lane] = block->machine->clock;
-}
-
 static bool is_matrix(int opcode) { return opcode >= OP_LOAD_MATRIX && opcode <= OP_MMA_DOUBLE; }
 
 static LaneMask members_of(const Warp *warp, const Instruction *row, int lane) {

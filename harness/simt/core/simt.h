@@ -282,7 +282,10 @@ void fence(Block *, Warp *, const Instruction *);
 void warp_publishes(Warp *);
 void warp_sees(Block *, const Warp *);
 void synchronise(Block *, Warp *, const Instruction *, Access, bool global);
-void lane_looks(const Block *, Warp *, const Instruction *, Access, int lane, bool at_another_s);
+/* A look orders a lane behind others of its warp only where it sees what another thread stored. */
+static inline bool is_look(const Instruction *row, Access access) {
+    return access == ACCESS_ATOMIC || (access == ACCESS_LOAD && row->flags & FLAG_STRONG);
+}
 bool lanes_ordered(const Warp *, int other_lane, int lane, uint32_t time);
 bool reader_ordered(const Block *, const Warp *, int reader, uint32_t time);
 bool warps_ordered(const Block *, const Warp *, int other_warp, uint32_t time);
