@@ -54,7 +54,7 @@ class Counts:
     hottest_atomic: float = 0.0
     """Turns on the most contended sector."""
     float_atomics: float = 0.0
-    """Share of the atomics that add floating-point numbers, 0 to 1."""
+    """Of `atomic_turns`, those that add floating-point numbers."""
     shared_requests: float = 0.0
     shared_wavefronts: float = 0.0
     shared_wavefronts_ideal: float = 0.0

@@ -149,8 +149,8 @@ static void follow(Block *block, LaneMask lanes, const uint64_t *addresses, int 
 }
 
 /* Lanes of one request on one address take turns; those on other words of a sector go together,
-   up to four at a time (measured on an H200). */
-static void count_passes(Machine *machine, Counter *counter, LaneMask lanes,
+   up to four at a time (measured on an H200). Where one is elected for all, the sector sees one. */
+static void count_passes(Machine *machine, const Instruction *row, Counter *counter, LaneMask lanes,
                          const uint64_t *addresses) {
     LaneMask left = lanes;
     while (left) {
@@ -165,7 +165,7 @@ static void count_passes(Machine *machine, Counter *counter, LaneMask lanes,
             left &= ~(UINT32_C(1) << lane);
         }
         SectorUse *use = &machine->sectors[sector - (machine->arena_base >> SECTOR_SHIFT)];
-        use->atomics += (uint32_t)turns;
+        use->atomics += row->flags & FLAG_ELECTED ? 1 : (uint32_t)turns;
         if (use->atomics > machine->hottest_sector) machine->hottest_sector = use->atomics;
         counter->atomic_turns += turns;
         counter->atomic_passes += turns > (count + 3) / 4 ? turns : (count + 3) / 4;
@@ -248,7 +248,7 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
     if (machine->tracing) append_trace(block, warp, row, pc, access, sectors, sector_count);
     if (access == ACCESS_ATOMIC) {
         counter->atomic_lanes += lane_count;
-        count_passes(machine, counter, allowed, addresses);
+        count_passes(machine, row, counter, allowed, addresses);
     }
     return allowed;
 }

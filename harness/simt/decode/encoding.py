@@ -217,6 +217,8 @@ class Flag(IntEnum):
     for other blocks it orders nothing."""
     APPROXIMATE = 1 << 20
     """A function of single precision that the special function unit computes (approximations.c)."""
+    ELECTED = 1 << 21
+    """An atomic for which the machine code elects one of a warp's lanes, all at one address."""
 
 
 class Rounded(IntEnum):

@@ -20,7 +20,7 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
     local_missed = _local_miss_rate(gpu, launch)
     turned = counts.hottest_atomic
     # The hottest sector's may all be floating-point, whatever others there are elsewhere.
-    floats = min(1.0, counts.float_atomics * counts.atomic_turns / turned) if turned else 0.0
+    floats = min(1.0, counts.float_atomics / turned) if turned else 0.0
     return Demand(
         blocks=launch.blocks,
         resident_blocks=launch.resident_blocks,

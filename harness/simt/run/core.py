@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..decode.decoder import UnsupportedInstruction
-from ..decode.encoding import COUNTER, REPORT, USE, Detail, Space, Status
+from ..decode.encoding import COUNTER, REPORT, USE, Detail, Flag, Space, Status
 from ..decode.places import Buffer, how_far, place
 from ..ptx.records import Instruction
 from .arena import NO_RESERVE
@@ -162,9 +162,13 @@ class _Run:
         self.parameters = np.frombuffer(launch.parameter_buffer() + bytes(8), dtype=np.uint8)
         self.status = Status.FINISHED
         self.trace_records = np.zeros(0, dtype=np.uint32)
+        self.rows = program.rows
+        if launch.elected:
+            self.rows = program.rows.copy()
+            self.rows["flags"][list(launch.elected)] |= Flag.ELECTED
         machine = self.machine = Machine()
         for name, array in (
-            ("code", program.rows), ("operands", program.operands),
+            ("code", self.rows), ("operands", program.operands),
             ("constants", self.constants), ("parameters", self.parameters),
             ("allocation_starts", self.starts), ("allocation_ends", self.ends),
             ("blocks", self.blocks), ("counters", self.counters), ("reports", self.reports),

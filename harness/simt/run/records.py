@@ -58,6 +58,8 @@ class Launch:
     programs: Programs | None = None
     """Where other launches leave what they decode, `module` being a part of theirs; None: decoded
     for this one."""
+    elected: frozenset[int] = frozenset()
+    """Indices of the atomics for which the machine code elects a lane of each warp."""
 
     @functools.cached_property
     def program(self) -> Program:

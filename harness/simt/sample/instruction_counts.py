@@ -43,8 +43,6 @@ def count_by_kind(
         line[0] += machine
         line[1] += sectors
         line[2] += wavefronts
-    if counts.atomic_turns:
-        counts.float_atomics /= counts.atomic_turns
     return counts
 
 

@@ -17,7 +17,7 @@ from ..run.block_runs import LaunchFailed
 from ..run.candidate import KernelLaunch
 from ..run.core import Launch
 from ..sass.listing import MachineCode
-from ..sass.sums import kernel_code
+from ..sass.sums import elected_atomics, kernel_code
 from .contention import contention_of
 from .dependence import TooUneven, Unaffordable, shared_counter
 from .effort import FULL, Effort
@@ -67,6 +67,9 @@ def sample_launch(
         UnsupportedInstruction: the core does not know an instruction of the kernel.
     """
     launch = asked.launch
+    if code:
+        launch = replace(launch, elected=elected_atomics(launch.module, code))
+        asked = replace(asked, launch=launch)
     dependent = shared_counter(launch)
     if launch.grid_workspace:
         dependent = "its blocks wait for each other at a barrier of the grid"

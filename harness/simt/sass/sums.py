@@ -48,6 +48,20 @@ def kernel_code(
     return KernelCode(module, function, code)
 
 
+def elected_atomics(module: Module, code: MachineCode) -> frozenset[int]:
+    """Return the indices of the atomics for which ptxas has a warp elect one of its lanes.
+
+    Where all lanes go to one address it adds within the warp.
+    """
+    found = {each.statement - 1 for block in code.blocks for each in block.instructions
+             if each.base in ("REDUX", "VOTEU")}  # fmt: skip
+    instructions = module.instructions
+    return frozenset(
+        index for index in found
+        if 0 <= index < len(instructions) and instructions[index].opcode in ("atom", "red")
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class KernelCode:
     """A kernel as PTX and as machine code."""
@@ -170,7 +184,6 @@ class KernelCode:
         branches = spilled = spilled_stores = barriers = products = 0.0
         constant_requests = constant_words = 0.0
         returning: set[int] = set()
-        elected: set[int] = set()
         widths: dict[int, int] = {}
         local: set[int] = set()
         instructions, rows = self.module.instructions, result.counters
@@ -202,10 +215,6 @@ class KernelCode:
                     products += count * tensor_units(each)
                 elif _returns_old_value(each):
                     returning.add(index)
-                elif each.base in ("REDUX", "VOTEU") and known and (
-                    instructions[index].opcode in ("atom", "red")
-                ):
-                    elected.add(index)
         wavefronts, ideal = self._shared(widths, result, scale, lines, shares)
         kept = sum(float(rows["local_sectors"][index]) for index in local) * scale
         stored = sum(
@@ -213,12 +222,11 @@ class KernelCode:
             for index in local
             if instructions[index].opcode == "st"
         ) * scale  # fmt: skip
-        turns, passes, requests = self._atomics(returning, elected, result, scale)
+        turns, passes = self._atomics(returning, result, scale)
         return dataclasses.replace(
             counts,
             atomic_turns=turns,
             atomic_passes=passes,
-            hottest_atomic=counts.hottest_atomic * (turns / requests if requests else 1.0),
             local_store_sectors=stored + spilled_stores,
             barriers_per_warp=barriers / warps if warps else 0.0,
             tensor_products=products,
@@ -233,22 +241,19 @@ class KernelCode:
         )
 
     def _atomics(
-        self, returning: set[int], elected: set[int], result: Result, scale: float
-    ) -> tuple[float, float, float]:
-        """Return turns and passes of the global atomics, and the turns without election.
-
-        Where all lanes go to one address ptxas adds within the warp and elects a lane.
-        """
-        turns = passes = plain = 0.0
+        self, returning: set[int], result: Result, scale: float
+    ) -> tuple[float, float]:
+        """Return turns and passes of the global atomics."""
+        turns = passes = 0.0
         rows = result.counters
+        elected = elected_atomics(self.module, self.code)
         for index in np.flatnonzero(rows["atomic_passes"]).tolist():
             row = rows[index]
-            plain += float(row["atomic_turns"]) * scale
             here = float(row["global_requests" if index in elected else "atomic_turns"]) * scale
             turns += here
             cost = here if index in elected else float(row["atomic_passes"]) * scale
             passes += cost * (2 if index in returning else 1)
-        return turns, passes, plain
+        return turns, passes
 
     def _shared(
         self,

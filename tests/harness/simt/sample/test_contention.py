@@ -19,13 +19,22 @@ KERNEL(hot_and_elsewhere, HOT, ELSEWHERE)
 KERNEL(in_part, IN_PART, )
 KERNEL(in_part_and_elsewhere, IN_PART, ELSEWHERE)
 KERNEL(elsewhere, ELSEWHERE, )
+#define USED y[1024 + i] = atomicAdd((int *)y + i % 2, (int)x[i]);
+#define COUNTED atomicAdd((int *)y + 512, 1);
+#define FLOATS y[1024 + i] = atomicAdd(y + i % 2, x[i]);
+KERNEL(floats, FLOATS, )
+KERNEL(floats_and_counted, FLOATS, COUNTED)
+KERNEL(used, USED, )
+KERNEL(used_and_counted, USED, COUNTED)
+KERNEL(counted, COUNTED, )
 """
 
 
 @pytest.fixture(scope="module")
 def timed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Timed]:
     kernels = TimedKernels(SOURCE, tmp_path_factory.mktemp("contention"))
-    names = ("hot", "hot_and_elsewhere", "in_part", "in_part_and_elsewhere", "elsewhere")
+    names = ("hot", "hot_and_elsewhere", "in_part", "in_part_and_elsewhere", "elsewhere", "used",
+             "used_and_counted", "counted", "floats", "floats_and_counted")  # fmt: skip
     return {name: kernels.run(name, 2048, 256, 1 << 19) for name in names}
 
 
@@ -40,6 +49,17 @@ def test_hot_lines_take_as_long_beside_others(timed: dict[str, Timed]) -> None:
 def test_lines_that_are_all_alike_count_all(timed: dict[str, Timed]) -> None:
     found = timed["elsewhere"].counters
     assert found.contended_lines == found.atomic_lines > 1000 and found.contended_share == 1.0
+
+
+@pytest.mark.parametrize("name", ["used", "floats"])
+def test_atomics_for_which_a_lane_is_elected_make_others_no_faster(
+    timed: dict[str, Timed], name: str
+) -> None:
+    alone, both, counted = timed[name], timed[f"{name}_and_counted"], timed["counted"]
+    assert both.profile.microseconds >= alone.profile.microseconds
+    assert both.profile.terms["atomic"] == pytest.approx(alone.profile.terms["atomic"], rel=0.1)
+    (sample, *_) = counted.counters.samples
+    assert sample.hottest_atomic == (1 << 19) / 32
 
 
 def test_a_store_of_a_part_of_a_sector_reads_the_rest_beside_atomics(
