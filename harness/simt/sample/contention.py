@@ -8,6 +8,7 @@ import numpy as np
 
 from ..model.time_model import CONTENDED_LINES
 from ..run.block_runs import BlockRuns
+from .sampled_runs import SampledRuns
 
 
 class Contention(NamedTuple):
@@ -33,3 +34,24 @@ def contention_of(runner: BlockRuns) -> Contention:
     taken = hottest_first / np.arange(1.0, len(hottest_first) + 1.0) ** CONTENDED_LINES
     most = int(np.argmax(taken))
     return Contention(most + 1.0, float(hottest_first[most] / hottest_first[-1]))
+
+
+def turns_of_all_blocks(runs: SampledRuns) -> float:
+    """Return the grid's turns on the hottest sector that every sampled run touched, the probe too.
+
+    What block after block goes to grows with the grid, whatever each does on sectors of its own.
+    """
+    ran = [(1, runs.probe), *((len(chosen), result) for chosen, result in runs.samples)]
+    sectors, rates = np.zeros(0, np.int64), np.zeros(0)
+    for place, (blocks, result) in enumerate(ran):
+        uses = list(result.uses.values())
+        touched = np.concatenate([np.zeros(0, np.int64), *(use.atomic_sectors for use in uses)])
+        each = np.concatenate([np.zeros(0), *(use.atomic_turns / blocks for use in uses)])
+        if place == 0:
+            sectors, rates = touched, each
+        else:
+            sectors, mine, theirs = np.intersect1d(
+                sectors, touched, assume_unique=True, return_indices=True
+            )
+            rates = np.minimum(rates[mine], each[theirs])
+    return runs.blocks * float(rates.max(initial=0.0))

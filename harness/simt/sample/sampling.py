@@ -18,7 +18,7 @@ from ..run.candidate import KernelLaunch
 from ..run.core import Launch
 from ..sass.listing import MachineCode
 from ..sass.sums import elected_atomics, kernel_code
-from .contention import contention_of
+from .contention import contention_of, turns_of_all_blocks
 from .dependence import TooUneven, Unaffordable, shared_counter
 from .effort import FULL, Effort
 from .instruction_counts import count_by_kind
@@ -130,13 +130,16 @@ def _scaled(
     ways: list[list[float]] = []
     shares = np.ones(len(launch.module.instructions))
     samples = []
+    of_all_blocks = turns_of_all_blocks(runs)
     for chosen, result in runs.samples:
         scale = blocks / len(chosen)
         if machine is not None:
             ways.append(executions := machine.executions(result, scale, warps))
             shares = machine.shares(executions, result, scale)
         counts = count_by_kind(launch.module, result, scale, shares)
-        counts.hottest_atomic = hottest_atomic(runs.probe, result, len(chosen), blocks)
+        counts.hottest_atomic = max(
+            hottest_atomic(runs.probe, result, len(chosen), blocks), of_all_blocks
+        )
         if machine is not None:
             counts = machine.replace(counts, executions, result, scale, warps, shares)
         samples.append(counts)

@@ -27,6 +27,13 @@ KERNEL(floats_and_counted, FLOATS, COUNTED)
 KERNEL(used, USED, )
 KERNEL(used_and_counted, USED, COUNTED)
 KERNEL(counted, COUNTED, )
+#define LONG float u = x[i]; \
+    _Pragma("unroll 1") for (int k = 0; k < 3000; k++) u = u * 1.5f + 2.f; \
+    if (u == 0.3f) y[0] = u;
+#define OF_ALL LONG if (threadIdx.x % 32 == 0) atomicAdd(y, x[i]);
+#define OWN atomicAdd(y + (1 << 23) + blockIdx.x * 32, x[i]);
+KERNEL(of_all, OF_ALL, )
+KERNEL(of_all_and_own, OF_ALL, OWN OWN OWN OWN)
 """
 
 
@@ -34,7 +41,8 @@ KERNEL(counted, COUNTED, )
 def timed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Timed]:
     kernels = TimedKernels(SOURCE, tmp_path_factory.mktemp("contention"))
     names = ("hot", "hot_and_elsewhere", "in_part", "in_part_and_elsewhere", "elsewhere", "used",
-             "used_and_counted", "counted", "floats", "floats_and_counted")  # fmt: skip
+             "used_and_counted", "counted", "floats", "floats_and_counted", "of_all",
+             "of_all_and_own")  # fmt: skip
     return {name: kernels.run(name, 2048, 256, 1 << 19) for name in names}
 
 
@@ -60,6 +68,14 @@ def test_atomics_for_which_a_lane_is_elected_make_others_no_faster(
     assert both.profile.terms["atomic"] == pytest.approx(alone.profile.terms["atomic"], rel=0.1)
     (sample, *_) = counted.counters.samples
     assert sample.hottest_atomic == (1 << 19) / 32
+
+
+def test_a_hot_word_of_each_block_hides_none_of_all_blocks(timed: dict[str, Timed]) -> None:
+    for name in ("of_all", "of_all_and_own"):
+        counters = timed[name].counters
+        assert counters.sampled_blocks < 200
+        for sample in counters.samples:
+            assert sample.hottest_atomic == pytest.approx((1 << 19) / 32)
 
 
 def test_a_store_of_a_part_of_a_sector_reads_the_rest_beside_atomics(
