@@ -26,7 +26,8 @@ void lanes_meet(Block *block, Warp *warp, LaneMask group) {
 bool lanes_ordered(const Warp *warp, int other_lane, int lane, uint32_t time) {
     if (other_lane == lane || time < warp->synchronised) return true;
     if (warp->met_partly && time < warp->known[lane][other_lane < 0 ? lane : other_lane]) return true;
-    return time < warp->released && warp->released <= warp->heard[lane]; /* a lock */
+    /* A lock: who looks where nobody else stored has heard of nobody. */
+    return time < warp->released && warp->released <= warp->heard[lane];
 }
 
 /* The same for another warp of this block; -1: for several. */

@@ -282,7 +282,7 @@ void fence(Block *, Warp *, const Instruction *);
 void warp_publishes(Warp *);
 void warp_sees(Block *, const Warp *);
 void synchronise(Block *, Warp *, const Instruction *, Access, bool global);
-/* A look orders a lane behind others of its warp only where it sees what another thread stored. */
+/* An access by which a lane may hear of what another thread has published. */
 static inline bool is_look(const Instruction *row, Access access) {
     return access == ACCESS_ATOMIC || (access == ACCESS_LOAD && row->flags & FLAG_STRONG);
 }

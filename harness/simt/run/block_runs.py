@@ -156,10 +156,15 @@ class BlockRuns:
 
     def atomic_lines(self) -> float:
         """Return the distinct lines that atomics of any run touched."""
-        uses = [use for _, result in self.uses for use in result.uses.values()]
-        found = [use.atomic_sectors for use in uses if use.atomic_sectors.size]
-        sectors = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+        sectors, _ = self.atomic_turns()
         return float(np.unique(sectors >> 2).size)
+
+    def atomic_turns(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the sectors that atomics touched, once a run, and how often they took a turn."""
+        found = [result.atomics() for _, result in self.uses]
+        empty = np.zeros(0, dtype=np.int64)
+        return (np.concatenate([empty, *(sectors for sectors, _ in found)]),
+                np.concatenate([empty, *(turns for _, turns in found)]))  # fmt: skip
 
     def read(self) -> list[int]:
         """Return the places of the allocations that any block read, ascending."""

@@ -307,3 +307,9 @@ class Result:
     through each instruction; empty where a run has checks."""
     path: SerialPath
     trace: Trace | None = None
+
+    def atomics(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the sectors that atomics touched, each once, and how often they took a turn."""
+        uses, empty = self.uses.values(), np.zeros(0, dtype=np.int64)
+        return (np.concatenate([empty, *(use.atomic_sectors for use in uses)]),
+                np.concatenate([empty, *(use.atomic_turns for use in uses)]))  # fmt: skip

@@ -24,9 +24,7 @@ def contention_of(runner: BlockRuns) -> Contention:
 
     More atomics on other lines change nothing about those: a kernel gains nothing by them.
     """
-    uses = [use for _, result in runner.uses for use in result.uses.values()]
-    sectors = np.concatenate([np.zeros(0, np.int64), *(use.atomic_sectors for use in uses)])
-    turns = np.concatenate([np.zeros(0, np.int64), *(use.atomic_turns for use in uses)])
+    sectors, turns = runner.atomic_turns()
     if not turns.size:
         return Contention(0.0, 1.0)
     _, line_of = np.unique(sectors >> 2, return_inverse=True)
@@ -41,17 +39,12 @@ def turns_of_all_blocks(runs: SampledRuns) -> float:
 
     What block after block goes to grows with the grid, whatever each does on sectors of its own.
     """
-    ran = [(1, runs.probe), *((len(chosen), result) for chosen, result in runs.samples)]
-    sectors, rates = np.zeros(0, np.int64), np.zeros(0)
-    for place, (blocks, result) in enumerate(ran):
-        uses = list(result.uses.values())
-        touched = np.concatenate([np.zeros(0, np.int64), *(use.atomic_sectors for use in uses)])
-        each = np.concatenate([np.zeros(0), *(use.atomic_turns / blocks for use in uses)])
-        if place == 0:
-            sectors, rates = touched, each
-        else:
-            sectors, mine, theirs = np.intersect1d(
-                sectors, touched, assume_unique=True, return_indices=True
-            )
-            rates = np.minimum(rates[mine], each[theirs])
+    sectors, turns = runs.probe.atomics()
+    rates = turns.astype(float)
+    for chosen, result in runs.samples:
+        touched, turns = result.atomics()
+        sectors, mine, theirs = np.intersect1d(
+            sectors, touched, assume_unique=True, return_indices=True
+        )
+        rates = np.minimum(rates[mine], turns[theirs] / len(chosen))
     return runs.blocks * float(rates.max(initial=0.0))

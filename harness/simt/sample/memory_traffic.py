@@ -265,16 +265,12 @@ def _latency(
 
 def _near(module: Module, rows: npt.NDArray[np.void]) -> list[Near]:
     """Return of each instruction what it loads from elsewhere than global memory."""
+    shared, local = rows["shared_requests"].astype(float), rows["local_requests"].astype(float)
     # An asynchronous copy writes to shared memory what it loads.
-    copies = {each.index for each in module.instructions if each.opcode == "cp"}
-    found = []
-    for index, row in enumerate(rows):
-        shared = 0.0 if index in copies else float(row["shared_requests"])
-        local = float(row["local_requests"])
-        asked = float(row["global_requests"]) + shared + local or 1.0
-        clocks = shared * SHARED_CLOCKS + local * LOCAL_CLOCKS
-        found.append(Near((shared + local) / asked, clocks / asked))
-    return found
+    shared[[each.index for each in module.instructions if each.opcode == "cp"]] = 0.0
+    asked = np.maximum(1.0, rows["global_requests"] + shared + local)
+    clocks = (shared * SHARED_CLOCKS + local * LOCAL_CLOCKS) / asked
+    return list(map(Near, ((shared + local) / asked).tolist(), clocks.tolist()))
 
 
 def _loads(module: Module) -> list[int]:

@@ -20,7 +20,6 @@ from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
 from ..run.orders import mixed_order
 from ..run.verify_run import describe_report, note_transfer
-from .contention import contention_of
 from .dependence import UNEVEN, shared_counter
 from .effort import Shares
 from .full_memory import back_tensors, follow, leave_outputs
@@ -190,7 +189,6 @@ def _touched(
         l1_hit_sectors=0.0, l1_missed_lines=1.0, read_footprint=0.0, write_footprint=0.0,
         reread_bytes=0.0,
         atomic_lines=runner.atomic_lines(),
-        **contention_of(runner)._asdict(),
         written=written_of(runner, launch.block_count, 1 << 40, random.Random(0), outputs),
         read=runner.read(),
         simulated=runner.spent,

@@ -134,6 +134,10 @@ class KernelCode:
         return MemoryJoins(self.module, self.function, self.code)
 
     @cached_property
+    def _elected(self) -> frozenset[int]:
+        return elected_atomics(self.module, self.code)
+
+    @cached_property
     def _spinning(self) -> set[int]:
         """Return the statements of atomics that are loops of compare and swap."""
         return {
@@ -246,12 +250,11 @@ class KernelCode:
         """Return turns and passes of the global atomics."""
         turns = passes = 0.0
         rows = result.counters
-        elected = elected_atomics(self.module, self.code)
         for index in np.flatnonzero(rows["atomic_passes"]).tolist():
-            row = rows[index]
-            here = float(row["global_requests" if index in elected else "atomic_turns"]) * scale
+            row, elects = rows[index], index in self._elected
+            here = float(row["global_requests" if elects else "atomic_turns"]) * scale
             turns += here
-            cost = here if index in elected else float(row["atomic_passes"]) * scale
+            cost = here if elects else float(row["atomic_passes"]) * scale
             passes += cost * (2 if index in returning else 1)
         return turns, passes
 
