@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import re
 import stat
@@ -20,15 +21,24 @@ from ..records.tensors import TensorSpec
 FOLDERS = (Path("/run/lock"), Path("/tmp"))
 """Where every user may make files; the first of them that is so. Not $TMPDIR, which differs."""
 POLL_SECONDS = 0.02
-SHARED_PART = 1 / 64
+SHARED_PART = 1 / 32
 """Of a GPU's memory: who has larger tensors is alone on it. Verifying takes up to seven times as
 much, in double precision, and several do so side by side; who finds no room among others is asked
 again, alone."""
+HELD_PART = 1 / 64
+"""Who has larger tensors keeps none of them on the GPU while nothing is asked of him."""
+PATIENCE_SECONDS = 30.0
+"""How long who shares lets all pass that want to be alone; then he takes his turn among them."""
 
 
 def may_share(tensors: Sequence[TensorSpec], memory_bytes: int) -> bool:
     """Say whether work on these tensors leaves a GPU of so much memory room for others."""
     return sum(spec.nbytes for spec in tensors) <= SHARED_PART * memory_bytes
+
+
+def may_stay(tensors: Sequence[TensorSpec], memory_bytes: int) -> bool:
+    """Say whether tensors that nobody uses just now leave a GPU room for others."""
+    return sum(spec.nbytes for spec in tensors) <= HELD_PART * memory_bytes
 
 
 class Hold:
@@ -63,7 +73,8 @@ def gpu_lock(uuid: str, *, shared: bool = False) -> Iterator[Hold]:
     """Hold the lock of a GPU; waits for whoever has it, of this user or another.
 
     Who waits to be alone is waited for by all that come later, so that he is not kept waiting by
-    those who share.
+    those who share. Those who share let all that wait to be alone go first, and then enter
+    together: taken in turns, most of them would have had the GPU to themselves.
 
     Args:
         shared: whether others that share may use the GPU too. What is timed may not be disturbed.
@@ -73,15 +84,23 @@ def gpu_lock(uuid: str, *, shared: bool = False) -> Iterator[Hold]:
         UserError: the lock file cannot be used.
     """
     with contextlib.ExitStack() as held:
+        # Locked by all who are alone or want to be.
+        first = held.enter_context(_opened(lock_file(f"{uuid}-first")))
+        if shared:
+            _wait(first, fcntl.LOCK_EX, PATIENCE_SECONDS)
+            fcntl.flock(first, fcntl.LOCK_UN)
+        else:
+            _wait(first, fcntl.LOCK_SH)
         with _opened(lock_file(f"{uuid}-turn")) as turn:
             _wait(turn, fcntl.LOCK_EX)
             hold = Hold(held.enter_context(_opened(lock_file(uuid))), shared=shared)
         yield hold
 
 
-def _wait(descriptor: int, kind: int) -> None:
-    """Lock a file once that is possible. Raises Cancelled."""
-    while not _lock_now(descriptor, kind):
+def _wait(descriptor: int, kind: int, seconds: float = math.inf) -> None:
+    """Lock a file once that is possible, or leave it after so long. Raises Cancelled."""
+    ends = time.monotonic() + seconds
+    while not _lock_now(descriptor, kind) and time.monotonic() < ends:
         if caller_cancelled():
             raise Cancelled
         time.sleep(POLL_SECONDS)

@@ -203,10 +203,10 @@ class Worker:
 
     def _let_go(self) -> None:
         """Give back what others on the GPU need more than the next request here would."""
-        from ..gpu_lock import may_share
+        from ..gpu_lock import may_stay
 
         for context in self._tasks.values():
-            if not may_share(context.tensors, self.machine.properties.total_memory):
+            if not may_stay(context.tensors, self.machine.properties.total_memory):
                 context.let_go()
 
     def _forget(self, task: str) -> None:

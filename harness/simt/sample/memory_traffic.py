@@ -16,7 +16,7 @@ from ..model.constants import TimeConstants, constants_of
 from ..ptx.records import Module
 from ..run.core import Result
 from ..run.replay import Shape, replay_l1, trace_shape
-from ..sass.mix import LOCAL_CLOCKS, SHARED_CLOCKS
+from ..sass.mix import LOCAL_CLOCKS, SHARED_ATOMIC_CLOCKS, SHARED_CLOCKS
 from ..sass.sums import words_a_read
 from .footprint import (
     Footprint,
@@ -267,10 +267,16 @@ def _near(module: Module, rows: npt.NDArray[np.void]) -> list[Near]:
     """Return of each instruction what it loads from elsewhere than global memory."""
     shared, local = rows["shared_requests"].astype(float), rows["local_requests"].astype(float)
     # An asynchronous copy writes to shared memory what it loads.
-    shared[[each.index for each in module.instructions if each.opcode == "cp"]] = 0.0
+    shared[_of_opcode(module, "cp")] = 0.0
+    of_shared = np.full(len(rows), SHARED_CLOCKS)
+    of_shared[_of_opcode(module, "atom")] = SHARED_ATOMIC_CLOCKS
     asked = np.maximum(1.0, rows["global_requests"] + shared + local)
-    clocks = (shared * SHARED_CLOCKS + local * LOCAL_CLOCKS) / asked
+    clocks = (shared * of_shared + local * LOCAL_CLOCKS) / asked
     return list(map(Near, ((shared + local) / asked).tolist(), clocks.tolist()))
+
+
+def _of_opcode(module: Module, opcode: str) -> list[int]:
+    return [each.index for each in module.instructions if each.opcode == opcode]
 
 
 def _loads(module: Module) -> list[int]:

@@ -22,14 +22,14 @@ _PIPES: dict[str, tuple[str, ...]] = {
                 "ELECT", "VOTE", "VOTEU", "R2UR"),
 }  # fmt: skip
 _PIPE = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes}
-SHARED_CLOCKS, LOCAL_CLOCKS = 23.0, 33.0
-"""From issue to result of a load from shared or local memory, measured as the others below."""
+SHARED_CLOCKS, SHARED_ATOMIC_CLOCKS, LOCAL_CLOCKS = 23.0, 60.0, 33.0
+"""From issue to result of a load, an atomic, a load from local memory, measured as those below."""
 _LATENCIES: dict[str, float] = {
     "LDS": SHARED_CLOCKS, "LDSM": 29.0, "SHFL": 24.0, "MUFU": 17.5, "S2R": 25.0, "S2UR": 25.0,
     "LDC": 30.0, "ULDC": 12.0, "HMMA": 27.0, "IMMA": 27.0, "DMMA": 40.0, "I2F": 17.5, "F2I": 17.5,
     "F2F": 17.5, "FRND": 17.5, "POPC": 18.5, "FLO": 18.5, "BREV": 18.5, "FCHK": 17.5,
-    "LDL": LOCAL_CLOCKS, "ATOMS": 60.0, "DFMA": 8.4, "DADD": 8.4, "DMUL": 8.4, "REDUX": 40.0,
-    "MATCH": 30.0, "VOTE": 12.0, "VOTEU": 12.0, "R2UR": 12.0,
+    "LDL": LOCAL_CLOCKS, "ATOMS": SHARED_ATOMIC_CLOCKS, "DFMA": 8.4, "DADD": 8.4, "DMUL": 8.4,
+    "REDUX": 40.0, "MATCH": 30.0, "VOTE": 12.0, "VOTEU": 12.0, "R2UR": 12.0,
 }  # fmt: skip
 """Clocks from issue to result, measured on an H200 by chains (benchmarks/ground_truth: latency_*,
 chase_*); those without a chain of their own are their neighbours'. All others: ALU_CLOCKS."""
@@ -45,7 +45,7 @@ _NO_RESULT = frozenset(
      "BREAK", "YIELD", "NANOSLEEP", "KILL")
 )  # fmt: skip
 _PREDICATE_RESULTS = {"SHFL": 2, "VOTE": 2, "ISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2,
-                      "PLOP3": 2, "UISETP": 2, "UPLOP3": 2}  # fmt: skip
+                      "PLOP3": 2, "UISETP": 2, "UPLOP3": 2, "ATOM": 2, "ATOMG": 2}  # fmt: skip
 
 
 def pipe_of(instruction: MachineInstruction) -> str:

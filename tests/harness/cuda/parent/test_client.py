@@ -205,6 +205,51 @@ def test_who_wants_to_be_alone_waits_for_those_inside_and_others_for_him(
     assert order == ["alone", "alone left", "shares", "shares left"]
 
 
+def test_those_who_share_let_all_pass_that_want_to_be_alone_and_enter_together(
+    folder_of_all: Path,
+) -> None:
+    order: list[str] = []
+    inside = threading.Barrier(3, timeout=10)
+
+    def alone() -> None:
+        with gpu_lock("GPU-1"):
+            order.append("alone")
+
+    def share() -> None:
+        with gpu_lock("GPU-1", shared=True):
+            order.append("shares")
+            inside.wait()  # Broken where one of the three waits for another to leave.
+
+    threads = [threading.Thread(target=use) for use in (share, alone, share, alone, share, alone)]
+    with gpu_lock("GPU-1"):
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+    for thread in threads:
+        thread.join()
+    assert order == [*3 * ["alone"], *3 * ["shares"]] and not inside.broken
+
+
+def test_who_shares_does_not_wait_for_ever(
+    folder_of_all: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_module, "PATIENCE_SECONDS", 0.1)
+    done = threading.Event()
+
+    def alone() -> None:  # There is always one of the two that is, or wants to be.
+        while not done.is_set():
+            with gpu_lock("GPU-1"):
+                time.sleep(0.02)
+
+    threads = [threading.Thread(target=alone) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    with gpu_lock("GPU-1", shared=True):
+        done.set()
+    for thread in threads:
+        thread.join()
+
+
 def test_the_lock_is_the_machines_whoever_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -479,7 +479,7 @@ def test_an_idle_worker_holds_nothing_large_but_what_a_measurement_waits_for(
 ) -> None:
     served: Any = machine
     if large:
-        monkeypatch.setattr("kernelblaster.harness.cuda.gpu_lock.SHARED_PART", 0.0)
+        monkeypatch.setattr("kernelblaster.harness.cuda.gpu_lock.HELD_PART", 0.0)
     worker = Worker(served, tmp_path)
     measured = requests(task, compile_c(SCALE, tmp_path))["measure"]
     held = []

@@ -6,11 +6,11 @@ import pytest
 from support.timed_kernels import TimedKernels
 
 SOURCE = r"""
-#define CHASE(OPCODE, CONSTRAINT, AT) \
+#define CHASE(OPCODE, CONSTRAINT, AT, ...) \
     unsigned at = threadIdx.x * 4; float sum = 0; \
     _Pragma("unroll 1") for (int i = 0; i < n; i++) { \
         unsigned next; \
-        asm volatile(OPCODE " %0, [%1];" : "=r"(next) : CONSTRAINT(AT)); \
+        asm volatile(OPCODE " %0, [%1]" __VA_ARGS__ ";" : "=r"(next) : CONSTRAINT(AT)); \
         sum += next, at = (at + next + 128) & 4095; \
     } \
     y[blockIdx.x * 32 + threadIdx.x] = sum;
@@ -26,6 +26,12 @@ extern "C" __global__ void by_generic(const float *x, float *y, int n) {
 }
 extern "C" __global__ void by_generic_of_both(const float *x, float *y, int n) {
     IN_SHARED CHASE("ld.u32", "l", i & 1 ? (const char *)s + at : (const char *)x + at)
+}
+extern "C" __global__ void count_shared(const float *x, float *y, int n) {
+    IN_SHARED CHASE("atom.shared.or.b32", "r", (unsigned)__cvta_generic_to_shared(s) + at, ", 0")
+}
+extern "C" __global__ void count_generic(const float *x, float *y, int n) {
+    IN_SHARED CHASE("atom.or.b32", "l", (const char *)s + at, ", 0")
 }
 extern "C" __global__ void by_local(const float *x, float *y, int n) {
     unsigned s[1024]; for (int i = 0; i < 1024; i++) s[i] = (unsigned)x[i];
@@ -56,3 +62,12 @@ def test_a_generic_load_takes_what_its_memory_takes(kernels: TimedKernels) -> No
     assert both == pytest.approx((generic + elsewhere) / 2, rel=0.2)
     assert elsewhere > 1.3 * generic
     assert generic_local == pytest.approx(local, rel=0.3)
+
+
+def test_a_generic_atomic_takes_what_one_of_shared_memory_takes(kernels: TimedKernels) -> None:
+    shared, generic, loads = (
+        kernels.run(name, 132, 32, 2000).profile.microseconds
+        for name in ("count_shared", "count_generic", "by_generic")
+    )
+    assert generic == pytest.approx(shared, rel=0.3)
+    assert generic > 1.3 * loads

@@ -323,6 +323,9 @@ def test_pipes_registers_and_tensor_products() -> None:
     assert written == ("R4", "R5", "R6", "R7") and read == ("R2",)
     written, read = registers_of(made("SHFL.BFLY", "PT, R3, R5, 0x1, 0x1f", "!P2"))
     assert written == ("R3",) and read == ("R5", "P2")
+    operands = "PT, R2, desc[UR8][R2.64], R5"
+    written, read = registers_of(made("ATOMG.E.ADD.STRONG.GPU", operands))
+    assert written == ("R2",) and set(read) == {"UR8", "R2", "R3", "R5"}
     written, read = registers_of(made("STG.E.64", "desc[UR4][R2.64], R8"))
     assert written == () and set(read) == {"UR4", "R2", "R3", "R8", "R9"}
     assert tensor_units(made("HMMA.16816.F32")) == 1.0
