@@ -159,10 +159,11 @@ def test_a_kernel_chosen_by_occupancy_and_properties(
     found = plan(
         "int held = 0; cudaOccupancyMaxActiveBlocksPerMultiprocessor(&held, scale, 256, 0);"
         "cudaDeviceProp p; cudaGetDeviceProperties(&p, 0);"
-        "scale<<<held * p.multiProcessorCount, 256, 0, stream>>>(x, out0, X_NUMEL);"
+        "dim3 grid(held * p.multiProcessorCount, p.major, p.minor + 1);"
+        "scale<<<grid, 256, 0, stream>>>(x, out0, X_NUMEL);"
     )
     step = only(found)
-    assert isinstance(step, PlannedLaunch) and step.grid == (8 * 132, 1, 1)
+    assert isinstance(step, PlannedLaunch) and step.grid == (8 * 132, 9, 1)
 
 
 REFUSED: dict[str, tuple[str, Outcome, str]] = {
@@ -178,6 +179,8 @@ REFUSED: dict[str, tuple[str, Outcome, str]] = {
                           "outside an allocation"),
     "a copy past a buffer": ("cudaMemcpyAsync(out0 + 1, x, X_NUMEL * 4, cudaMemcpyDefault, "
                              "stream);", Outcome.OUT_OF_BOUNDS, "outside an allocation"),
+    "a copy from past a buffer": ("cudaMemcpyAsync(out0, x + 1, X_NUMEL * 4, cudaMemcpyDefault, "
+                                  "stream);", Outcome.OUT_OF_BOUNDS, "outside an allocation"),
     "an attribute that keeps lines": (
         "cudaLaunchAttribute a; a.id = cudaLaunchAttributeAccessPolicyWindow; "
         "cudaLaunchConfig_t c = {}; c.gridDim = 4; c.blockDim = 256; c.stream = stream; "

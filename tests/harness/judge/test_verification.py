@@ -102,6 +102,13 @@ def test_as_many_as_the_share_may_be_a_step_off(dtype: str) -> None:
         assert (compare_tensors(*tensors, tolerance, "out0") is None) is agrees
 
 
+@pytest.mark.parametrize(("off", "agrees"), [(0.7, False), (0.8, True), (1.2, True), (1.3, False)])
+def test_a_step_has_the_tolerance_on_both_sides(off: float, agrees: bool) -> None:
+    tolerance = Tolerance(absolute=0.25, relative=0, step=1, least_step=1, share=1)
+    got, wanted = floats(2.0 + off), floats(2.0)
+    assert (compare(got, wanted, spec((1,)), tolerance) is None) is agrees
+
+
 @pytest.mark.parametrize(
     "dtype, one, nearly", [("bfloat16", 0x3F80, 0x3F81), ("float16", 0x3C00, 0x3C04)]
 )

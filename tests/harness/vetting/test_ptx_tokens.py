@@ -67,6 +67,11 @@ def test_what_is_no_token(text: str) -> None:
     assert caught.value.line == 2
 
 
+def test_what_is_no_token_is_quoted_to_the_end_of_its_line() -> None:
+    with pytest.raises(NotPtx, match=r"no PTX: '`mov' \(PTX line 1\)"):
+        tokens_of("ld.global.v2.f32 %f1; `mov\nret;")
+
+
 def test_lines_are_counted_through_comments_and_strings() -> None:
     found = tokens_of('a /* \n */ b "\n" c // d\n\ne')
     assert [(token.text, token.line) for token in found if token.text != '"\n"'] == [

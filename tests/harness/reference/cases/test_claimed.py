@@ -84,6 +84,20 @@ def test_what_no_case_ever_holds_is_no_input(
         claimed_case(made, explore(made), claim(**fields))
 
 
+@pytest.mark.parametrize(
+    ("value", "is_flag"), [(-1.0, False), (0.0, True), (1.0, True), (2.0, False)]
+)
+def test_a_flag_is_zero_or_one(value: float, is_flag: bool) -> None:
+    made = reference("torch.where(m, x, 0.0)", "torch.rand(N, 40), torch.rand(N, 40) > 0.5", "x, m")
+    asked = claim(tensor="m", kind="constant", first=value)
+    if is_flag:
+        found = claimed_instance(made, explore(made), asked).inputs["m"]
+        assert bool((found == bool(value)).all())
+    else:
+        with pytest.raises(NotAnInput, match="flags: 0 or 1"):
+            claimed_instance(made, explore(made), asked)
+
+
 def test_the_case_is_written_as_any_other_with_a_tolerance_of_its_own(tmp_path: Path) -> None:
     made = reference("torch.softmax(x, 1)")
     asked = claim(kind="normal", second=40.0)

@@ -30,6 +30,7 @@ from kernelblaster.harness.reference.loading.model import ReferenceFault
         ("x.view(-1, 2).mul_(4).ge(2).float()", {0.5: 1}),
         ("torch.where(-x.abs() < -1.5, x, 0.0)", {1.5: 1}),
         ("torch.where(2.0 * x + 1.0 <= 2.5, x, -x)", {0.75: 4}),
+        ("torch.where(x + 1.0 > 6.0, x, 0.0)", {5.0: 2}),
         ("torch.where(1 - x > 0.25, x, 0.0)", {0.75: 4}),
         ("torch.bucketize(x, torch.tensor([0.5, 4.0])).float()", {0.5: 1, 4.0: 1}),
         # Behind arithmetic that rounds a number beside the border proves nothing.
