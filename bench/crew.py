@@ -50,7 +50,13 @@ class ProcessWorker:
     """A worker in a process of its own, which is started when there is something to do."""
 
     def __init__(
-        self, directory: Path, log: Path, gpu: int | None = None, command: Sequence[str] = ()
+        self,
+        directory: Path,
+        log: Path,
+        gpu: int | None = None,
+        command: Sequence[str] = (),
+        *,
+        threads: int | None = None,
     ) -> None:
         """Prepare it.
 
@@ -59,11 +65,15 @@ class ProcessWorker:
             log: file that takes what the process says beside its answers.
             gpu: the one GPU that the process is to see; None: those that this one sees.
             command: what is started, before the directory; by default WORKER.
+            threads: of PyTorch on the CPU, in this process and in those that it starts, unless
+                OMP_NUM_THREADS says it; None: as many as there are cores.
         """
         self._directory, self._log, self._command = directory, log, command or WORKER
         self._environment = dict(os.environ)
         if gpu is not None:
             self._environment["CUDA_VISIBLE_DEVICES"] = _visible(gpu)
+        if threads is not None:
+            self._environment.setdefault("OMP_NUM_THREADS", str(threads))
         self._process: asyncio.subprocess.Process | None = None
 
     async def do(self, run: PlannedRun, watch: Watch) -> Ended:

@@ -261,12 +261,17 @@ def _run(
         seen = parse_gpus(gpus) if gpus else _gpus_called(lock.device.gpu)
     elif gpus is not None:
         raise UserError(f"--gpus goes with --device cuda, not with {lock.context.device}")
-    number = jobs or (len(seen) if seen != (None,) else len(os.sched_getaffinity(0)))
-    number = min(number, len(lock.runs))
+    cores = len(os.sched_getaffinity(0))
+    number = min(jobs or (len(seen) if seen != (None,) else cores), len(lock.runs))
+    # More threads than cores wait for each other by turning round: most of the time is lost.
+    threads = max(1, cores // max(1, number))
     workers = [
-        ProcessWorker(directory, directory / f"worker-{index + 1}.log", seen[index % len(seen)])
+        ProcessWorker(
+            directory, directory / f"worker-{index + 1}.log", seen[index % len(seen)],
+            threads=threads,
+        )
         for index in range(number)
-    ]
+    ]  # fmt: skip
     view = BenchView(console, directory, lock, quiet=quiet)
     work = Bench(directory, lock, workers, view.told)
     stopped_by = 0

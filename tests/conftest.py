@@ -14,6 +14,9 @@ os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 os.environ["LANGSMITH_TRACING"] = "false"
 # A device that a test makes up may say another thing of the same source than the next test's.
 os.environ["KERNELBLASTER_FRESH"] = "1"
+# A process a core runs tests, and each starts others: with as many threads as cores in each of them
+# a test of what PyTorch answers took twice the processor's time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # No test fails for being slow on a busy machine, and none by what is drawn this time and not the
 # next: `pytest --hypothesis-profile=drawn` looks for more.
