@@ -166,12 +166,14 @@ def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_limit_memory", lambda: None)
 
 
-def asked(folder: Path, body: str = "x + self.c", inputs: str = X) -> dict[str, Any]:
+def asked(
+    folder: Path, body: str = "x + self.c", inputs: str = X, **chosen: int
+) -> dict[str, Any]:
     text = (HEAD + MODEL).format(init=CONSTANT, names="x", body=body, inputs=inputs)
     shutil.rmtree(folder / "cases", ignore_errors=True)
     (folder / "cases").mkdir()
     request = {
-        "path": "task.py", "source": text.replace("N = 64", "N = 65536"), "set": {},
+        "path": "task.py", "source": text.replace("N = 64", "N = 65536"), "set": chosen,
         "verify": None, "cases": str(folder / "cases"), "reading": {},
     }  # fmt: skip
     (folder / "request.json").write_text(json.dumps(request))
@@ -199,6 +201,23 @@ def test_a_task_of_integers_has_no_tolerance(tmp_path: Path) -> None:
     task = asked(tmp_path, body="x * 2", inputs="torch.randint(0, 9, (N,))")["task"]
     assert task["dtype"] == "int64" and not any(task["tolerance"].values())
     assert task["op_class"] == "elementwise"
+
+
+@pytest.mark.usefixtures("unlimited")
+def test_a_size_that_a_person_chose_is_verified_with_or_refused(tmp_path: Path) -> None:
+    assert asked(tmp_path, N=48)["task"]["verify"]["dimensions"]["N"] == 48
+    assert asked(tmp_path, "x + torch.ones(65536, 40)", N=48)["error"].startswith("--set N=48: ")
+
+
+def test_a_limit_counts_all_that_a_process_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"/proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 5 kB\n", "/proc/self/statm": "7 3 2"}
+    asked_for: list[tuple[int, int]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", lambda path, encoding: told[str(path)])
+        patched.setattr(resource, "getrlimit", lambda kind: (-1, resource.RLIM_INFINITY))
+        patched.setattr(resource, "setrlimit", lambda kind, limits: asked_for.append(limits))
+        child._limit_memory()
+    assert asked_for == [(5 * 1024 + 7 * resource.getpagesize(), resource.RLIM_INFINITY)]
 
 
 def test_memory_that_is_not_left_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

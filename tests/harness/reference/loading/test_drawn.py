@@ -7,7 +7,7 @@ import torch
 from small_references import HEAD, X
 from torch.overrides import _get_current_function_mode_stack
 
-from kernelblaster.harness.reference.loading.drawn import without_mode
+from kernelblaster.harness.reference.loading.drawn import Draws, without_mode
 from kernelblaster.harness.reference.loading.model import Instance, Reference
 
 BY_NAME = {
@@ -47,6 +47,18 @@ def test_draws_answered_by_name_are_those_that_are_given(body: str) -> None:
     seen = type(made.model).__mro__[1].forward.__globals__["seen"]
     assert seen[-2:] == [1 if plain is made.model else 0, 1]
     assert not _get_current_function_mode_stack()
+
+
+def test_what_hangs_on_a_tensor_is_not_drawn_for_a_kernel() -> None:
+    made = instance("torch.empty_like(x).bernoulli_(x.sigmoid()) + torch.empty(40).normal_(0, 1)")
+    (drawn,) = made.draws
+    assert drawn.startswith("normal_line")
+
+
+def test_what_another_file_draws_has_no_line_of_this_one() -> None:
+    with Draws("reference.py") as draws:
+        torch.rand(3)
+    assert [found[:2] for found in draws.found] == [("rand", 0)]
 
 
 def test_a_model_that_draws_nothing_is_itself() -> None:

@@ -30,6 +30,19 @@ def test_tensors_of_any_other_shape_are_taken(shape: tuple[int, ...]) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("init", "words"),
+    [
+        ("assert N == 3", "assert N == 3 (line"),
+        ("exec('assert False')", "it gives no reason (line"),
+    ],
+)
+def test_a_fault_without_words_says_what_stands_there(init: str, words: str) -> None:
+    with pytest.raises(ReferenceFault) as fault:
+        reference("x", init=init).instance(0)
+    assert f"raises AssertionError: {words}" in str(fault.value)
+
+
 def test_tensors_come_in_the_order_of_launch() -> None:
     init = "self.w = nn.Parameter(torch.ones(40)); self.register_buffer('c', torch.ones(40))"
     made = reference("(x * self.w + self.c, y)", f"{X}, torch.ones(1)", "x, y", init)

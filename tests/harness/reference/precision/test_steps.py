@@ -28,6 +28,7 @@ def case_of(body: str) -> Case:
     ("body", "most"),
     [
         ("torch.round(x * 12.7).to(torch.int8)", 0.005),
+        ("(x * 12.7).round_()", 0.005),
         ("(torch.softmax(x, dim=1) * 4096).int()", 0.005),
         ("torch.softmax(x, dim=1) > 0.003", 0.005),
         ("torch.round(x * 127.3) / 127.3", 0.02),

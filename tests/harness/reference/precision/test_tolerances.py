@@ -65,6 +65,13 @@ def test_there_is_room_for_several_times_pytorch_s_own_error() -> None:
     assert tolerance_of(ONES, ONES.double() + 0.1, scale="both", cast=False) is None
 
 
+def test_what_only_a_bound_exceeds_is_compared_and_what_a_kernel_exceeds_is_not() -> None:
+    exact = ONES.double()
+    plain = exact + 3 * LARGEST_SHARE
+    assert tolerance_of(ONES, exact, plain, scale="both", cast=False) is not None
+    assert tolerance_of(ONES, exact, plain, scale="both", cast=False, is_example=True) is None
+
+
 def test_numbers_of_other_kinds() -> None:
     assert found(torch.arange(4)) == Tolerance(absolute=0, relative=0)
     half = found(ONES.half())

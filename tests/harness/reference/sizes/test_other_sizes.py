@@ -13,6 +13,7 @@ TASKS = {
     "rows": ("F.softmax(x, 1)", "torch.randn(N, 40)", "pass"),
     "heads": ("x.view(N, 8, -1).sum(1)", "torch.randn(N, 96)", "pass"),
     "layer": ("self.layer(x)", "torch.randn(N, 40)", "self.layer = nn.Linear(40, 24)"),
+    "choice": ("x.exp() if x.shape[1] == 40 else (x.exp(), x)", "torch.randn(N, 40)", "pass"),
     "topk": ("x.topk(K, 1).values", "torch.randn(N, 40)", "pass"),
     "fixed": ("x + torch.ones(64, 40)", "torch.randn(N, 40)", "pass"),
 }
@@ -38,12 +39,12 @@ def test_what_a_view_divides_stays_divisible() -> None:
     assert all(each["x_1"] % 8 == 0 and each["x_1"] != 96 for each in drawn("heads"))
 
 
-@pytest.mark.parametrize("name", ["layer", "topk"])
+@pytest.mark.parametrize("name", ["layer", "choice", "topk"])
 def test_what_is_fixed_by_the_model_stays(name: str) -> None:
     for each in drawn(name):
         assert each["N"] != 64
-        assert (each["x_1"] == 40) == (name == "layer")
-        assert name == "layer" or each["x_1"] >= each["K"]
+        assert (each["x_1"] == 40) == (name != "topk")
+        assert name != "topk" or each["x_1"] >= each["K"]
 
 
 def test_a_task_whose_sizes_cannot_change_has_none() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,12 +66,13 @@ def test_batches_shrink_before_channels() -> None:
     assert cost.small and found["batch_size"] < found["channels"]
 
 
-def test_what_cannot_be_smaller_stays_and_the_rest_goes_on() -> None:
+@pytest.mark.parametrize(("name", "small"), [("batch_size", 8), ("rows", 16)])
+def test_what_cannot_be_smaller_stays_and_the_rest_goes_on(name: str, small: int) -> None:
     def elements(v: Values) -> int | None:
-        return v["batch_size"] * v["image"] * v["image"] if v["image"] == 224 else None
+        return v[name] * v["image"] * v["image"] if v["image"] == 224 else None
 
-    found, cost, asked = searched({"batch_size": 1024, "image": 224}, elements)
-    assert cost.small and found["image"] == 224 and found["batch_size"] < 32
+    found, cost, asked = searched({name: 1024, "image": 224}, elements)
+    assert cost.small and found["image"] == 224 and found[name] == small
     assert asked <= MOST_TRIALS
 
 
@@ -91,6 +93,15 @@ def test_channels_in_the_classes_are_divided_by_one_number() -> None:
 
     found, cost, _ = searched({"N": 2}, elements, {"literal_512": 512, "literal_128": 128})
     assert cost.small and found["literal_512"] == 4 * found["literal_128"] < 512
+
+
+def test_channels_that_cannot_be_divided_together_are_divided_alone() -> None:
+    def elements(v: Values) -> int | None:
+        return v["literal_1026"] * 1500 if v["literal_30"] == 30 else None
+
+    # None is a multiple of 4: what cannot even be tried is no success.
+    found, cost, _ = searched({"N": 2}, elements, {"literal_1026": 1026, "literal_30": 30})
+    assert cost.small and found["literal_1026"] == 513
 
 
 def test_what_a_person_chose_stays() -> None:
