@@ -57,10 +57,10 @@ from .flags import (
     with_gpus,
 )
 from .following import Opening, Showing, follow_all
-from .output import fail, print_json, say, tell
 from .reports import add_report_commands
+from .showing.output import fail, print_json, say, tell
+from .showing.terminal import Terminal
 from .task_flags import ReferenceSeconds, TaskFlags, TaskPath, with_task_flags
-from .terminal import Terminal
 
 app = typer.Typer(
     cls=Commands,
@@ -346,7 +346,7 @@ def evaluate(
     begin_loading(reference, flags.dimensions, flags.reading)
     from ..harness.process.interruption import Stopped, run_until_stopped
     from ..tools.evaluation.file import evaluate_file
-    from .tables import show_evaluation
+    from .showing.tables import show_evaluation
 
     settings = read_settings(confirm_seconds=confirm_seconds)
     try:
@@ -380,7 +380,7 @@ def evaluate(
 def runs(as_json: Json = False) -> None:
     """List the runs in the runs directory."""
     from ..nodes.run.reading.overview import list_runs
-    from .tables import show_runs
+    from .showing.tables import show_runs
 
     found = list_runs(read_settings().runs_directory)
     if as_json:
@@ -400,7 +400,7 @@ def task_show(
     """Print a task's tensors, its speed of light, the `launch` signature and task.cuh."""
     from ..harness.task.contract import header, signature
     from ..harness.task.loading import load_task, small_variant_in_words
-    from .tables import bound_lines
+    from .showing.tables import bound_lines
 
     chosen_gpu = gpu_of(gpu or read_settings().gpu)
     how = flags.dimensions, flags.reading, tell, flags.reference_seconds
@@ -426,7 +426,7 @@ def task_check(
     """Load tasks: at which sizes each is verified and its bound, or why it cannot be loaded."""
     from ..harness.task.cases import prepare_cases_now, read_degenerate
     from ..harness.task.loading import load_task_now, small_variant_in_words
-    from .tables import bound_lines
+    from .showing.tables import bound_lines
 
     tasks = flags.tasks(task)
     how = flags.dimensions, flags.reading, tell, flags.reference_seconds
@@ -456,7 +456,7 @@ def doctor(as_json: Json = False) -> None:
     from ..harness.doctor import examine
     from ..tools.models.chat_models import parse_models
     from ..tools.models.check import check_endpoint
-    from .tables import show_checks
+    from .showing.tables import show_checks
 
     settings = read_settings()
     models = settings.models.model_copy(update={"roles": parse_models(settings.model)})

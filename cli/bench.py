@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from ..harness.errors import UserError, in_shell
-from .bench_view import BenchView, console_of_tables, show_results
 from .flags import (
     DeviceName,
     Gpu,
@@ -23,9 +22,10 @@ from .flags import (
     describe,
     read_settings,
 )
-from .output import print_json
+from .showing.bench_view import BenchView, console_of_tables, show_results
+from .showing.output import print_json
+from .showing.terminal import Terminal
 from .task_flags import TaskFlags, with_task_flags
-from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..bench.records import SuiteLock

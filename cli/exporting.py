@@ -9,7 +9,7 @@ import typer
 
 from ..harness.errors import UserError, in_shell
 from .flags import Json
-from .output import print_json, say
+from .showing.output import print_json, say
 
 
 def export(

@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 
 from ..harness.errors import UserError
-from .output import print_json
-from .terminal import Terminal
+from .showing.output import print_json
+from .showing.terminal import Terminal
 
 
 class Showing(NamedTuple):
@@ -102,7 +102,7 @@ def _followed(opening: Opening, showing: Showing, replies: Sequence[str]) -> dic
 
 
 def _conclude(ended: list[tuple[Path, dict[str, Any]]], count: int, showing: Showing) -> None:
-    from .tables import show_ends
+    from .showing.tables import show_ends
 
     answers = [answer for _, answer in ended]
     if showing.events:
@@ -118,9 +118,9 @@ def watch(session: Any, showing: Showing, replies: Sequence[str] = ()) -> dict[s
     """Run one session to its end, or until it waits; return what JSON says of it."""
     from ..graph.session import Capped, Interrupted, Undecided, Waiting
     from ..nodes.run.reading.overview import read_seconds
-    from .progress import JsonLines, ProgressView
     from .questions import parse_answers
-    from .tables import show_capped, show_result
+    from .showing.progress import JsonLines, ProgressView
+    from .showing.tables import show_capped, show_result
 
     console = Terminal(stderr=not showing.in_words)
     view = JsonLines() if showing.events else ProgressView(console, quiet=showing.quiet)

@@ -9,7 +9,7 @@ import typer
 
 from ..harness.errors import in_shell
 from .flags import Json
-from .output import print_json, say
+from .showing.output import print_json, say
 
 jobs_app = typer.Typer(help="Evaluation on another host (device deferred).", no_args_is_help=True)
 

@@ -10,8 +10,8 @@ from ..harness.errors import UserError
 from .flags import Json, KnowledgeDirectory, Measured, knowledge_directory
 from .knowledge_edits import add_edit_commands
 from .knowledge_exchange import add_exchange_commands
-from .output import print_json, say
-from .terminal import Terminal
+from .showing.output import print_json, say
+from .showing.terminal import Terminal
 
 knowledge_app = typer.Typer(help="The knowledge base.", no_args_is_help=True)
 add_exchange_commands(knowledge_app)
@@ -27,7 +27,7 @@ def kb_show(
 ) -> None:
     """Show states, techniques, expected gains and lessons."""
     from ..tools.workspace import read_knowledge
-    from .tables import show_knowledge, show_lessons
+    from .showing.tables import show_knowledge, show_lessons
 
     kind = "cuda" if measured else "simulated"
     with read_knowledge(str(knowledge_directory(kb))) as knowledge:
@@ -48,7 +48,7 @@ def kb_show(
 def kb_stats(kb: KnowledgeDirectory = None, as_json: Json = False) -> None:
     """Count what the knowledge base holds."""
     from ..tools.workspace import read_knowledge
-    from .tables import show_counts
+    from .showing.tables import show_counts
 
     directory = knowledge_directory(kb)
     with read_knowledge(str(directory)) as knowledge:

@@ -9,7 +9,7 @@ import typer
 
 from ..harness.errors import UserError
 from .flags import Json, KnowledgeDirectory, Measured, knowledge_directory
-from .output import print_json, say
+from .showing.output import print_json, say
 
 if TYPE_CHECKING:
     from ..memory.knowledge.changes.difference import Difference

@@ -10,7 +10,7 @@ import typer
 from ..harness.errors import UserError
 from ..harness.files import write_atomically
 from .flags import Json, KnowledgeDirectory, Measured, knowledge_directory
-from .output import print_json, say
+from .showing.output import print_json, say
 
 if TYPE_CHECKING:
     from ..memory.knowledge.knowledge_base import KnowledgeBase

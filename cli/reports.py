@@ -14,8 +14,8 @@ from rich.table import Table
 from ..harness.errors import UserError, in_shell
 from ..harness.files import read_text
 from .flags import Events, Json
-from .output import print_json, say
-from .terminal import Terminal
+from .showing.output import print_json, say
+from .showing.terminal import Terminal
 
 LOOK_EVERY_SECONDS = 0.5
 """How often a run that is watched is looked at; read only where its files changed."""
@@ -182,7 +182,7 @@ def watch(
 ) -> None:
     """Show a run that another process drives, until it ends; Ctrl-C leaves the run alone."""
     from ..reports.watching import Watcher
-    from .progress import JsonLines, ProgressView
+    from .showing.progress import JsonLines, ProgressView
 
     watcher = Watcher(run)
     console = Terminal()

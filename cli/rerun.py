@@ -12,9 +12,9 @@ from rich.table import Table
 
 from ..harness.errors import UserError, unwritten
 from ..harness.files import write_atomically
-from .bench_view import console_of_tables
 from .flags import DeviceName, Gpu, Gpus, Json, Quiet
-from .output import print_json, say
+from .showing.bench_view import console_of_tables
+from .showing.output import print_json, say
 
 
 def rerun(

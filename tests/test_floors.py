@@ -223,7 +223,7 @@ def test_only_the_face_lives_in_the_root() -> None:
 def test_importing_the_graph_loads_nothing_heavy() -> None:
     """Nor do commands that run no graph load what graphs are made of."""
     code = (
-        "import sys, kernelblaster.cli.app, kernelblaster.cli.tables;"
+        "import sys, kernelblaster.cli.app, kernelblaster.cli.showing.tables;"
         "import kernelblaster.tools.evaluation.file, kernelblaster.nodes.run.reading.overview;"
         "print([m for m in ('langgraph', 'langchain_core') if m in sys.modules]);"
         "import kernelblaster.graph.optimize;"

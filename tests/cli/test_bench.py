@@ -13,7 +13,7 @@ from benches import done, planned
 from commands import assert_one_clear_line
 from rich.console import Console
 
-from kernelblaster.cli.bench_view import filled
+from kernelblaster.cli.showing.bench_view import filled
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from model_role_support import Ran, run
 from rich.console import Console
 from scripted_chat_model import CURRENT, ScriptedChatModel
 
-from kernelblaster.cli.progress import ProgressView
+from kernelblaster.cli.showing.progress import ProgressView
 from kernelblaster.harness.errors import UserError
 from kernelblaster.nodes.common.history.authors import roles_in_words, together
 from kernelblaster.nodes.common.policies import RULES

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from ..harness.errors import printable
+from ...harness.errors import printable
 
 
 class Terminal(Console):

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import kernelblaster.cli
 import kernelblaster.cli.app
 from kernelblaster.cli.commands import Commands
-from kernelblaster.cli.output import say
-from kernelblaster.cli.terminal import Terminal
+from kernelblaster.cli.showing.output import say
+from kernelblaster.cli.showing.terminal import Terminal
 from kernelblaster.harness.errors import in_shell
 
 STEERING = "a\x1b[2Jb\x1b]0;title\x07c\rd\x9be"

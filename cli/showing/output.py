@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any, NoReturn
 
-from ..harness.errors import printable
+from ...harness.errors import printable
 
 
 def print_json(value: Any) -> None:

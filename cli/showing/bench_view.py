@@ -16,7 +16,7 @@ from rich.text import Text
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from ..bench.records import SuiteLock
+    from ...bench.records import SuiteLock
 
 WIDE = 220
 """Columns of what is no terminal."""
@@ -73,7 +73,7 @@ class BenchView:
             self._live.update(Group(self._table, Text(running, style="dim")))
 
     def _count(self) -> None:
-        from ..bench.results import policy_table, results_of
+        from ...bench.results import policy_table, results_of
 
         if self._live.is_started:
             results = results_of(self._directory, self._lock, compare=False)
@@ -94,7 +94,7 @@ def _in_words(ended: Any) -> str:
 
 def show_results(console: Console, lock: SuiteLock, results: Any, directory: Path) -> None:
     """Print the tables of a bench, and where the files are."""
-    from ..bench.results import base_in_words, difference_table, policy_table, task_table
+    from ...bench.results import base_in_words, difference_table, policy_table, task_table
 
     against = base_in_words(results.against)
     for title, (titles, rows) in (

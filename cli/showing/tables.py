@@ -13,18 +13,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..harness.bound.speed_of_light import speed_of_light
-from ..harness.doctor import Check
-from ..harness.files import read_text
-from ..harness.gpus import GPUS, known_gpu
-from ..harness.records.evaluations import Evaluation
-from ..harness.records.outcomes import outcome_in_words
-from ..harness.records.tasks import Task
-from ..tools.wording.measurements import costliest, kernels_text
+from ...harness.bound.speed_of_light import speed_of_light
+from ...harness.doctor import Check
+from ...harness.files import read_text
+from ...harness.gpus import GPUS, known_gpu
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.outcomes import outcome_in_words
+from ...harness.records.tasks import Task
+from ...tools.wording.measurements import costliest, kernels_text
 
 if TYPE_CHECKING:
-    from ..nodes.records.result import RunResult
-    from ..nodes.run.reading.best_so_far import BestSoFar
+    from ...nodes.records.result import RunResult
+    from ...nodes.run.reading.best_so_far import BestSoFar
 
 LESSONS_SHOWN = 8
 _END_NUMBERS = ("initial_us", "best_us", "gain")

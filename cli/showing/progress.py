@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.tree import Tree
 
-from ..nodes.common.history.authors import roles_in_words
-from ..tools.models.records import BUILTIN
+from ...nodes.common.history.authors import roles_in_words
+from ...tools.models.records import BUILTIN
 
 MOST_TENSORS = 12
 """Shapes of a task that are shown; a network has hundreds."""
