@@ -27,8 +27,12 @@ much, in double precision, and several do so side by side; who finds no room amo
 again, alone."""
 HELD_PART = 1 / 64
 """Who has larger tensors keeps none of them on the GPU while nothing is asked of him."""
-PATIENCE_SECONDS = 30.0
-"""How long who shares lets all pass that want to be alone; then he takes his turn among them."""
+PATIENCE_SECONDS = 10.0
+"""How long who shares lets all pass that want to be alone; then he takes his turn among them. A
+profile, the longest of what is alone, has a GPU for four to nine seconds where many use it."""
+MARK_SECONDS = 0.05
+"""How long it is tried to leave another time on a file than it has: kernels before Linux 6.13 count
+them in steps of up to ten milliseconds."""
 
 
 def may_share(tensors: Sequence[TensorSpec], memory_bytes: int) -> bool:
@@ -60,9 +64,16 @@ class Hold:
         return self._met or os.fstat(self._descriptor).st_mtime_ns != self._entered
 
     def _mark(self) -> int:
-        """Leave the time of entering on the file; return it, -1 where that cannot be known."""
+        """Leave the time of entering on the file; return it, -1 where that cannot be known.
+
+        It is another than that of whoever entered before, in the same step of the file's clock too.
+        """
+        before, ends = os.fstat(self._descriptor).st_mtime_ns, time.monotonic() + MARK_SECONDS
         try:
             os.utime(self._descriptor)
+            while os.fstat(self._descriptor).st_mtime_ns == before and time.monotonic() < ends:
+                time.sleep(0.001)
+                os.utime(self._descriptor)
         except OSError:
             return -1
         return os.fstat(self._descriptor).st_mtime_ns

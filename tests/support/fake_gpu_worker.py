@@ -20,6 +20,13 @@ def main() -> None:
     greeting = json.loads(sys.stdin.readline())
     if sys.argv[1:] == ["open only"] and greeting["enclosed"]:
         os._exit(9)
+    if sys.argv[1:2] == ["fails first"]:  # as often as told, and leaves a line of each time
+        _, _, tries, count = sys.argv
+        with open(tries, "a+") as file:
+            file.write(".\n")
+            file.seek(0)
+            if len(file.readlines()) <= int(count):
+                os._exit(9)
     send(greeting["token"], {"gpu": "fake", "environment": sorted(os.environ)})
     served = 0
     for line in sys.stdin:

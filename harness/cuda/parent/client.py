@@ -191,12 +191,26 @@ class GpuWorker:
             self._mutex.release()
 
     def _ensure(self) -> None:
-        if not self.is_running:
-            self._stop()
-            # It imports while others have the GPU.
-            self._next = self._next or self._spawn()
-            with gpu_lock(self.uuid, shared=True):
+        if self.is_running:
+            return
+        self._stop()
+        # It imports while others have the GPU.
+        self._next = self._next or self._spawn()
+        enclosed = self._enclosed
+        with gpu_lock(self.uuid, shared=True) as hold:
+            try:
                 self._start()
+            except UserError:
+                if not hold.had_company():
+                    raise
+            else:
+                if self._enclosed == enclosed or not hold.had_company():
+                    return
+        # Others may have had the memory that it lacked: that is no word on its isolation.
+        self._stop()
+        self._enclosed = enclosed
+        with gpu_lock(self.uuid):
+            self._start()
 
     def _start(self) -> None:
         """Start the process, once more without isolation where it does not start with it.

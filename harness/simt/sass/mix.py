@@ -37,6 +37,8 @@ CONSTANT_CLOCKS = 28.0
 """The same of a read of one word of constant memory by a register (constant_memory.cu)."""
 ALU_CLOCKS = 4.5
 _REGISTER = re.compile(r"(?<![\w.])(U?R|U?P)(\d+)(\.64)?\b")
+_PREDICATE = re.compile(r"U?P(?:\d|T)$")
+_WIDE_RESULT = ("F2F.F64", "F2I.S64", "F2I.U64", "I2F.F64")
 _BY_REGISTER = re.compile(r"\]\[R\d")
 _SPLIT = re.compile(r",(?![^\[]*\])")
 _NO_RESULT = frozenset(
@@ -44,8 +46,14 @@ _NO_RESULT = frozenset(
      "RET", "NOP", "WARPSYNC", "DEPBAR", "LDGDEPBAR", "LDGSTS", "MEMBAR", "STSM", "CCTL", "ERRBAR",
      "BREAK", "YIELD", "NANOSLEEP", "KILL")
 )  # fmt: skip
-_PREDICATE_RESULTS = {"SHFL": 2, "VOTE": 2, "ISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2,
-                      "PLOP3": 2, "UISETP": 2, "UPLOP3": 2, "ATOM": 2, "ATOMG": 2}  # fmt: skip
+_TWO_RESULTS = frozenset(
+    ("SHFL", "ISETP", "FSETP", "DSETP", "HSETP2", "PLOP3", "UISETP", "UPLOP3", "ATOM", "ATOMG",
+     "B2R", "ELECT")
+)  # fmt: skip
+_TWO_WITH_A_PREDICATE = frozenset(("LOP3", "ULOP3", "MATCH"))
+"""A predicate stands before their result where they write one."""
+_CARRIES = frozenset(("IADD3", "UIADD3", "LEA", "ULEA", "IMAD"))
+"""Predicates that follow their result at once are written: carries out."""
 
 
 def pipe_of(instruction: MachineInstruction) -> str:
@@ -106,14 +114,13 @@ def registers_of(instruction: MachineInstruction) -> tuple[tuple[str, ...], tupl
     """Return the registers and predicates that an instruction writes, and those that it reads."""
     base, opcode = instruction.base, instruction.opcode
     arguments = [part.strip() for part in _SPLIT.split(instruction.arguments)]
-    if base == "LDGSTS" or base in _NO_RESULT:
-        results = 0
-    else:
-        results = _PREDICATE_RESULTS.get(base, 1)
-    written: list[str] = []
+    carries = [each for each in arguments[1:3] if base in _CARRIES and _PREDICATE.match(each)]
+    arguments = [arguments[0], *arguments[1 + len(carries) :]]
+    results = _results(base, arguments[0])
+    written = [each for each in carries if not each.endswith("T")]
     read: list[str] = []
     wide = width_of(instruction)
-    if "WIDE" in opcode or base in ("DFMA", "DADD", "DMUL") or opcode.startswith("F2F.F64"):
+    if "WIDE" in opcode or base in ("DFMA", "DADD", "DMUL") or opcode.startswith(_WIDE_RESULT):
         wide = 2
     if base == "LDSM":
         wide = 4 if ".4" in opcode[-4:] else 2 if ".2" in opcode else 1
@@ -126,13 +133,21 @@ def registers_of(instruction: MachineInstruction) -> tuple[tuple[str, ...], tupl
             names = [f"{kind}{first + step}" for step in range(span)]
             if place < results and "[" not in argument:
                 written += names
-            elif 0 < place and kind in ("P", "UP") and place <= 2 and base in ("IADD3", "LEA"):
-                written += names  # carries out
             else:
                 read += names
     if instruction.predicate:
         read.append(instruction.predicate.lstrip("!"))
     return tuple(written), tuple(read)
+
+
+def _results(base: str, first: str) -> int:
+    """Return how many operands, from the first on, are results."""
+    if base == "LDGSTS" or base in _NO_RESULT:
+        return 0
+    has_predicate = bool(_PREDICATE.match(first))
+    if base == "VOTE":  # A predicate alone, or the lanes and a predicate.
+        return 1 if has_predicate else 2
+    return 2 if base in _TWO_RESULTS or (has_predicate and base in _TWO_WITH_A_PREDICATE) else 1
 
 
 def _span(

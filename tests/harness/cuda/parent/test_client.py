@@ -41,7 +41,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuWorker]:
 
 
 def forget_locks(uuid: str) -> None:
-    for name in (uuid, f"{uuid}-turn"):
+    for name in (uuid, f"{uuid}-turn", f"{uuid}-first"):
         lock_file(name).unlink(missing_ok=True)
 
 
@@ -180,6 +180,21 @@ def test_some_share_a_gpu_and_say_that_they_did(folder_of_all: Path) -> None:
         assert not third.had_company()
 
 
+def test_who_enters_in_the_same_step_of_the_files_clock_is_company_too(
+    folder_of_all: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.utime
+
+    def coarse(descriptor: int) -> None:  # As before Linux 6.13, in steps of 20 ms.
+        step = time.time_ns() // 20_000_000 * 20_000_000
+        real(descriptor, ns=(step, step))
+
+    monkeypatch.setattr(lock_module.os, "utime", coarse)
+    for _ in range(3):
+        with gpu_lock("GPU-1", shared=True) as first, gpu_lock("GPU-1", shared=True):
+            assert first.had_company()
+
+
 def test_who_wants_to_be_alone_waits_for_those_inside_and_others_for_him(
     folder_of_all: Path,
 ) -> None:
@@ -311,6 +326,35 @@ def test_a_start_that_works_without_isolation_alone_is_remembered(
     assert worker.starts == 3
     worker.close()
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_start_that_failed_beside_others_is_tried_again_alone(
+    worker: GpuWorker, tmp_path: Path, count: int
+) -> None:
+    tries = tmp_path / "tries"
+    worker._command = [*FAKE, "fails first", str(tries), str(count)]
+    inside = threading.Event()
+
+    def company() -> None:
+        with gpu_lock(worker.uuid, shared=True):
+            inside.set()
+            while not tries.exists() or len(tries.read_text().splitlines()) < 2:
+                time.sleep(0.01)
+
+    other = threading.Thread(target=company)
+    other.start()
+    inside.wait()
+    assert worker.request({"do": "work"})["served"] == 1
+    other.join()
+    assert worker.starts == 3 and worker._enclosed  # Of that isolation it was not to blame.
+
+
+def test_a_start_that_fails_with_nobody_there_has_failed(worker: GpuWorker, tmp_path: Path) -> None:
+    worker._command = [*FAKE, "fails first", str(tmp_path / "tries"), "9"]
+    with pytest.raises(UserError, match="does not start"):
+        worker.request({"do": "work"})
+    assert worker.starts == 2
 
 
 USER = """

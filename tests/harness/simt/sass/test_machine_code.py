@@ -323,9 +323,6 @@ def test_pipes_registers_and_tensor_products() -> None:
     assert written == ("R4", "R5", "R6", "R7") and read == ("R2",)
     written, read = registers_of(made("SHFL.BFLY", "PT, R3, R5, 0x1, 0x1f", "!P2"))
     assert written == ("R3",) and read == ("R5", "P2")
-    operands = "PT, R2, desc[UR8][R2.64], R5"
-    written, read = registers_of(made("ATOMG.E.ADD.STRONG.GPU", operands))
-    assert written == ("R2",) and set(read) == {"UR8", "R2", "R3", "R5"}
     written, read = registers_of(made("STG.E.64", "desc[UR4][R2.64], R8"))
     assert written == () and set(read) == {"UR4", "R2", "R3", "R8", "R9"}
     assert tensor_units(made("HMMA.16816.F32")) == 1.0
@@ -343,3 +340,31 @@ def test_scattered_requests_are_told_from_neighbours() -> None:
     assert shape.sectors.tolist() == [0, 0, 10, 2]
     assert shape.units.tolist() == [0, 0, 8, 1]
     assert shape.places.tolist() == [0, 0, 6, 0]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "arguments", "written", "read"),
+    [
+        ("ATOMG.E.ADD.STRONG.GPU", "PT, R2, desc[UR8][R2.64], R5", "R2", "UR8 R2 R3 R5"),
+        ("ATOM.E.CAS.STRONG.GPU", "P0, R2, desc[UR8][R4.64], R6, R7", "P0 R2", "UR8 R4 R5 R6 R7"),
+        ("ATOMS.CAST.SPIN", "P0, [R2], R4, R5", "P0", "R2 R4 R5"),
+        ("MATCH.ALL", "P0, R14, R15", "P0 R14", "R15"),
+        ("MATCH.ANY", "R14, R15", "R14", "R15"),
+        ("LOP3.LUT", "P0, R0, R1, 0x7ff, RZ, 0xc0, !PT", "P0 R0", "R1"),
+        ("LOP3.LUT", "R0, R1, R2, RZ, 0xc0, !P1", "R0", "R1 R2 P1"),
+        ("VOTE.ALL", "P0, P1", "P0", "P1"),
+        ("VOTE.ANY", "R2, PT, P2", "R2", "P2"),
+        ("F2I.S64.TRUNC", "R4, R7", "R4 R5", "R7"),
+        ("IADD3", "R2, P0, P3, R7, UR6, R9", "P0 P3 R2", "R7 UR6 R9"),
+        ("IADD3.X", "R3, R4, R5, RZ, P0, !PT", "R3", "R4 R5 P0"),
+        ("UIADD3", "UR8, UP0, UR4, UR5, URZ", "UP0 UR8", "UR4 UR5"),
+        ("LEA.HI.X", "R5, R6, R7, R8, 0x2, P0", "R5", "R6 R7 R8 P0"),
+        ("IMAD.WIDE.U32", "R8, P1, R5, R6, R18", "P1 R8 R9", "R5 R6 R18 R19"),
+        ("IMAD.X", "R3, RZ, RZ, UR7, P0", "R3", "UR7 P0"),
+    ],
+)  # fmt: skip
+def test_what_an_instruction_writes_and_reads(
+    opcode: str, arguments: str, written: str, read: str
+) -> None:
+    wrote, has_read = registers_of(MachineInstruction(opcode, arguments, "", 1))
+    assert " ".join(wrote) == written and " ".join(has_read) == read
