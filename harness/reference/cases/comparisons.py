@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from ..drawing.borders import LARGEST
 from ..loading.model import (
     Instance,
     Reference,
@@ -27,8 +28,8 @@ from .case import fresh
 
 MOST = 8
 """Numbers that are told; a task that compares with more has some of them tried."""
-LARGEST = 1024.0
-"""Beyond it lies none of what inputs hold otherwise."""
+DISTINCT = 4 * MOST
+"""A tensor of more different numbers holds data, not borders."""
 
 _aten = torch.ops.aten
 
@@ -39,6 +40,11 @@ def _numbers(*places: int) -> Callable[[Sequence[Any]], list[Any]]:
 
 def _always(*numbers: float) -> Callable[[Sequence[Any]], list[Any]]:
     return lambda args: list(numbers)
+
+
+def _multiples(args: Sequence[Any]) -> list[Any]:
+    """Return where a quotient or a remainder steps, of the first times."""
+    return [times * each for each in _as_numbers(args[1]) for times in (1, 2)]
 
 
 def _softplus(args: Sequence[Any]) -> list[Any]:
@@ -60,10 +66,14 @@ COMPARING: dict[Any, Callable[[Sequence[Any]], list[Any]]] = {
     **dict.fromkeys((_aten.hardsigmoid, _aten.hardswish), _always(3.0)),
     **dict.fromkeys((_aten.round, _aten.frac), _always(0.5, 1.5, 2.5)),
     **dict.fromkeys((_aten.floor, _aten.ceil, _aten.trunc), _always(1.0, 2.0)),
+    **dict.fromkeys((_aten.remainder, _aten.fmod, _aten.floor_divide), _multiples),
     _aten.softplus: _softplus,
     _aten.bucketize: _numbers(1),
 }  # fmt: skip
 """Operations that compare what they are given first, and with which numbers."""
+
+_LOSSES = frozenset((_aten.nll_loss_forward, _aten.nll_loss2d_forward))
+"""The last of what they are given is a class that is passed over."""
 
 _NAMES = ("min", "max", "other", "lambd", "threshold", "min_val", "max_val")
 """Arguments that hold what is compared with, where they are named."""
@@ -107,17 +117,20 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
         answer = function(*args, **(kwargs or {}))
         known, second = (self._known(args[place : place + 1]) for place in (0, 1))
         operation = _in_new_memory(function)
+        is_rounded = "rounding_mode" in (kwargs or {})
         if second is not None and operation is _aten.searchsorted:
-            self._note(second, args[:1])
+            self._note(second, args[1], args[:1])
+        if second is not None and operation in _LOSSES:
+            self._note(second, args[1], args[4:])
         if known is not None:
-            numbers = COMPARING.get(operation)
+            numbers = _multiples if is_rounded else COMPARING.get(operation)
             if numbers is not None:
                 named = [value for name, value in (kwargs or {}).items() if name in _NAMES]
-                self._note(known, [*numbers(args), *named])
+                self._note(known, args[0], [*numbers(args), *named])
         if isinstance(answer, torch.Tensor):
             if function._schema.is_mutable:
                 self._forget(answer)
-            if known is not None and "rounding_mode" not in (kwargs or {}):
+            if known is not None and not is_rounded:
                 alpha = (kwargs or {}).get("alpha", args[2] if len(args) > 2 else 1)
                 self._follow(function, operation, args, alpha, known, answer)
         return answer
@@ -133,12 +146,16 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
             if tensor.untyped_storage().data_ptr() == place:
                 del self._followed[tensor]
 
-    def _note(self, known: tuple[float, float], numbers: Sequence[Any]) -> None:
+    def _note(
+        self, known: tuple[float, float], compared: torch.Tensor, numbers: Sequence[Any]
+    ) -> None:
         factor, added = known
+        # Integers are what their range holds: a token that is masked may be any.
+        largest = LARGEST if compared.is_floating_point() else math.inf
         for number in numbers:
             for each in _as_numbers(number):
                 border = abs((each - added) / factor)
-                if 0.0 < border <= LARGEST:
+                if 0.0 < border <= largest and math.isfinite(border):
                     units = 1
                     if added:  # What is added rounds the rest to its own last place.
                         most = math.frexp(max(abs(each), abs(added)))[1]
@@ -155,7 +172,8 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
         answer: torch.Tensor,
     ) -> None:
         factor, added = known
-        number = next(iter(_as_numbers(args[1])), None) if len(args) > 1 else None
+        numbers = _as_numbers(args[1]) if len(args) > 1 else []
+        number = numbers[0] if len(numbers) == 1 else None
         if function.is_view or operation in _MOVES or operation is _aten.abs:
             # Of a magnitude both signs are tried anyway.
             self._followed[answer] = factor, added
@@ -181,9 +199,10 @@ def _in_new_memory(function: Any) -> Any:
 
 
 def _as_numbers(value: Any) -> list[float]:
-    """Return the numbers that something to compare with holds, a few of them."""
+    """Return the different numbers that something to compare with holds, none of mere data."""
     if isinstance(value, torch.Tensor):
-        if value.numel() > MOST or value.is_complex() or value.device.type == "meta":
+        if value.is_complex() or value.device.type == "meta":
             return []
-        return [float(each) for each in value.detach().reshape(-1).tolist()]
+        distinct = value.detach().unique()
+        return [] if len(distinct) > DISTINCT else [float(each) for each in distinct.tolist()]
     return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []

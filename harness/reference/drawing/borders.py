@@ -15,6 +15,8 @@ MOST = 48
 """Numbers that are put into a tensor; further ones are not."""
 SHARE = 0.125
 """Of the elements that hold one of them."""
+LARGEST = 1024.0
+"""Beyond it lies none of what floating inputs hold otherwise."""
 FROM = 0.5
 """Even numbers from here on, for that share of all, say which element holds which."""
 
@@ -35,7 +37,7 @@ def beside(borders: Sequence[tuple[float, int]], dtype: torch.dtype) -> list[flo
     for border, units in borders:
         for each in (border, -border):
             near = torch.tensor(each, dtype=dtype)
-            if not math.isfinite(float(near)):
+            if border > LARGEST or not math.isfinite(float(near)):
                 continue
             if float(near) == each:
                 found[each] = None

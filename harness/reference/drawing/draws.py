@@ -54,6 +54,9 @@ with zero. Sums of thousands of them are exact in single precision, and no bfloa
 NOISE = 0.25
 """Of a parameter's root mean square: how much it is disturbed."""
 
+FLAGS_OF_A_LINE = {"uniform": "last", "zeros": "none", "offset": "first"}
+"""What is set of flags that are a single line, by the distribution; of "constant" all are."""
+
 TIMED_SPAN = 16
 """One in this many elements of a timed input is of another distribution than get_inputs()'s: where
 its own values alone tell nothing (a loss of random numbers is the same each time), they do."""
@@ -174,10 +177,24 @@ class _Inputs:
             return own
         if own.is_floating_point():
             value = self._floating(own, "range" if self.how.tame else level)
-            return structured(value, own, fixed)
+            return self._with_infinities(structured(value, own, fixed), own)
         if self.how.tame:
             level = "order"
         return self._discrete(own, level, fixed)
+
+    def _with_infinities(self, value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        """Return values with infinities where lines of flags are set, as in a mask that is added.
+
+        In one case, of an input that has infinities of one sign; elsewhere none are drawn.
+        """
+        if self.how.distribution != "gaussian" or self.how.tame or self.how.lines == "drawn":
+            return value
+        infinite = own.isinf()
+        if not infinite.any() or own[infinite].unique().numel() > 1:
+            return value
+        flags = _discrete(infinite, "any", self.generator)
+        put_flags_in_order(flags, Order("gaussian", alike=False), self.generator)
+        return value.masked_fill(flags, float(own[infinite][0]))
 
     def _floating(self, own: torch.Tensor, level: Level) -> torch.Tensor:
         shape, device = tuple(own.shape), self.generator.device
@@ -263,7 +280,9 @@ class _Inputs:
         if own.dtype is torch.bool:
             all_set = distribution == "constant" and level == "any"
             value = torch.ones_like(own) if all_set else _discrete(own, level, self.generator)
-            if level == "any" and self.how.distribution in ("gaussian", "full"):
+            if level == "any" and own.squeeze().dim() < 2:
+                self._set_in_a_line(value.view(-1))
+            elif level == "any" and self.how.distribution in ("gaussian", "full"):
                 if self.how.lines != "drawn":
                     alike = self.how.lines == "any" and self.how.distribution != "full"
                     put_flags_in_order(value, Order("gaussian", alike), self.generator)
@@ -292,6 +311,20 @@ class _Inputs:
             value = value.contiguous()
             level_lines(value, int(own.max()), self.generator)
         return value
+
+    def _set_in_a_line(self, flags: torch.Tensor) -> None:
+        """Have flags that are a single line be none, the first or the last, each in a case."""
+        kind = FLAGS_OF_A_LINE.get(self.how.distribution)
+        if self.how.lines == "drawn" or kind is None or not len(flags):
+            return
+        if kind == "none" and self.how.lines != "any":
+            return
+        flags.zero_()
+        length = 1 + self._number(max(1, len(flags) - 1))
+        if kind == "first":
+            flags[:length] = True
+        elif kind == "last":
+            flags[len(flags) - length :] = True
 
     def _whole_in_order(self, own: torch.Tensor, level: Level, order: Order) -> torch.Tensor:
         """Return integers whose lines are in order."""
@@ -378,9 +411,12 @@ def is_sorted(own: torch.Tensor) -> bool:
 def structured(value: torch.Tensor, own: torch.Tensor, fixed: bool) -> torch.Tensor:
     """Return floating values with the structure of the old.
 
-    A triangular or symmetric matrix is what the task is about: it stays one. Zeros that the seed
-    chose stay where they are; others, of a mask that is the same each time, do not.
+    A triangular or symmetric matrix is what the task is about: it stays one, and so do numbers in
+    order, in which something is searched. Zeros that the seed chose stay where they are; others, of
+    a mask that is the same each time, do not.
     """
+    if is_sorted(own):
+        return value.sort(dim=-1).values.to(own.dtype)
     zeros = own == 0
     if float(zeros.float().mean()) > 0.1 and (not fixed or _is_triangular(own)):
         value = value * ~zeros

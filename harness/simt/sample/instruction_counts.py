@@ -91,7 +91,7 @@ def _count_memory(counts: Counts, instruction: Instruction, row: np.void, scale:
         counts.store_requests += requests
         counts.store_sectors += sectors
         counts.store_lines += lines
-        counts.store_bytes += moved
+        counts.store_bytes += min(moved, 32 * sectors)  # Lanes may store the same places.
     else:
         counts.load_requests += requests
         counts.load_sectors += sectors

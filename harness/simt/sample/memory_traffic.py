@@ -165,7 +165,7 @@ def traffic_of(
     # The share of the scattered writes that reach DRAM one by one.
     alone = filled / max(1.0, footprint.written)
     if samples and samples[0].atomic_requests:
-        alone = float(footprint.written > gpu.l2_bytes)
+        alone = max(alone, float(footprint.written > gpu.l2_bytes))
     # Blocks that run together and read the same wait for DRAM with the first of them.
     waited = max(footprint.read, footprint.awaited * first_halves(halves))
     awaited = by_instruction(served(waited)).tolist()

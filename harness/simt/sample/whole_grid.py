@@ -133,6 +133,8 @@ def whole_launch(
         path_blocks=last / slowest.delay
         + (path.clocks - path.last_clocks) / max(1, path.own_clocks),
         path_waits=float(path.waits),
+        longest_block=runs.longest_block(),
+        local_bytes=float(launch.local_bytes),
         **traffic.counted(),
         constant_bytes=64.0 * result.constant_lines,
         atomic_lines=runner.atomic_lines(),

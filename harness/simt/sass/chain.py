@@ -7,6 +7,7 @@ the more there are, the later the last of them is expected.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -18,12 +19,18 @@ from .mix import latency_of, reads_by_register, registers_of
 
 BARRIER_CLOCKS = 12.0
 BRANCH_CLOCKS = 6.0
-_MOST_LEVELS = 6
-"""Loops around more levels are gone through once: each level doubles the work."""
+_MOST_LEVELS = 8
+"""Loops around more levels of loops that turn are gone through once: each doubles the work."""
+_ONCE = 0.9
+"""A loop of which so many turns are the first since it was come to is none that turns."""
+_GROUPS = re.compile(r"SB\d, (0x[0-9a-f]+|\d+)")
 _LOADS = ("LDG", "LD", "ATOMG", "ATOM", "LDGSTS")
-_Step = tuple[tuple[str, ...], tuple[str, ...], float, float, float, str]
-"""Registers written and read, latency, further clocks of issue, spread of a global load, and what
-it waits for beside its latency."""
+_COPIES, _WAITED = "@copies", "@waited"
+"""When the last of the asynchronous copies will be there, and when they were last waited for."""
+_Step = tuple[tuple[str, ...], tuple[str, ...], float, float, float, str, int]
+"""Registers written and read, latency, further clocks of issue, spread of a global load, what it
+waits for beside its latency, and how many groups of copies may still be on their way behind it (-1
+where it waits for none)."""
 
 
 def machine_chain_clocks(
@@ -103,12 +110,21 @@ class _Walk:
         return next((last for first, last in around if first == index), None)
 
     def _first_turns(self, first: int, last: int) -> float:
+        """Return the share of a loop's turns that are counted as the first since it was come to."""
+        blocks = self._code.blocks
+        inside = (
+            each.loops[: each.loops.index((first, last))] for each in blocks[first : last + 1]
+        )
+        levels = max(sum(self._entered(*loop) < _ONCE for loop in loops) for loops in inside)
+        came = self._entered(first, last)
+        return 1.0 if came >= _ONCE or levels >= _MOST_LEVELS else came
+
+    def _entered(self, first: int, last: int) -> float:
         """Return the share of a loop's turns that are the first since it was come to."""
-        blocks, turns = self._code.blocks, self._turns
-        levels = max(each.loops.index((first, last)) for each in blocks[first : last + 1]) + 1
-        if not turns[first] or levels > _MOST_LEVELS:
+        turns = self._turns
+        if not turns[first]:
             return 1.0
-        before = [at for at in blocks[first].predecessors if not first <= at <= last]
+        before = [at for at in self._code.blocks[first].predecessors if not first <= at <= last]
         entered = sum(leaving(self._code, turns, at, first) for at in before)
         return min(1.0, entered / turns[first])
 
@@ -116,8 +132,15 @@ class _Walk:
 def _run(
     steps: Sequence[_Step], ready: dict[str, float], flying: list[float], now: float
 ) -> float:
-    for written, read, latency, extra, spread, other in steps:
+    for written, read, latency, extra, spread, other, left in steps:
         now += 1.0
+        if left >= 0:
+            # With N groups on their way the one that is waited for was begun N turns ago, and the
+            # newest by now: of what that still takes, N turns and N + 1 waits are the whole.
+            turn = now - ready.get(_WAITED, now)
+            still = ready.get(_COPIES, 0.0) - now
+            now += max(0.0, still - left * turn) / (left + 1)
+            ready[_WAITED] = now
         for register in read:
             if ready.get(register, 0.0) > now:
                 now = ready[register]
@@ -130,7 +153,8 @@ def _run(
         if other:
             arrival = max(arrival, ready.get(other, 0.0))
         for register in written:
-            ready[register] = arrival
+            late = ready.get(register, 0.0) if register == _COPIES else 0.0
+            ready[register] = max(arrival, late)
     return now
 
 
@@ -190,10 +214,12 @@ def _step(
         extra = BARRIER_CLOCKS
     elif instruction.base in ("BRA", "CALL", "RET"):
         extra = BRANCH_CLOCKS
+    left = -1
     if instruction.base == "LDGSTS":
-        written = ("@copies",)  # a group of asynchronous copies is waited for as a whole
+        written = (_COPIES,)
     if instruction.base == "DEPBAR":
-        read = (*read, "@copies")
+        groups = _GROUPS.search(instruction.arguments)
+        left = int(groups[1], 0) if groups else 0
     if instruction.base in _LOADS:
         written = (*written, f"@{instruction.statement}")
-    return written, read, latency, extra, spread, other
+    return written, read, latency, extra, spread, other, left

@@ -40,7 +40,17 @@ from kernelblaster.harness.reference.loading.model import ReferenceFault
         ("(lambda y: (y.view(-1).mul_(0.3), torch.where(y > 0.5, x, 0.0))[1])(x.clone())", {}),
         ("torch.where(torch.add(x, 1.0, alpha=3) > 5, x, 0.0)", {2.0: 4}),
         ("torch.where(torch.rsub(x, 1.0, alpha=3) > 0.25, x, 0.0)", {}),
-        ("torch.where(torch.div(x, 2.0, rounding_mode='floor') > 1, x, 0.0)", {}),
+        ("torch.where(torch.div(x, 2.0, rounding_mode='floor') > 1, x, 0.0)", {2.0: 1, 4.0: 1}),
+        ("torch.div(x, 0.5, rounding_mode='trunc')", {0.5: 1, 1.0: 1}),
+        ("torch.remainder(x, -3.0)", {3.0: 1, 6.0: 1}),
+        ("torch.fmod(2.0 * x, 1.0)", {0.5: 1, 1.0: 1}),
+        ("x // 2.0", {2.0: 1, 4.0: 1}),
+        # A tensor of equal numbers is a border, one of data is none.
+        ("(x >= torch.ones(40)).float()", {1.0: 1}),
+        ("torch.bucketize(x, torch.arange(12) / 4 - 1).float()",
+         {0.25: 1, 0.5: 1, 0.75: 1, 1.0: 1, 1.25: 1, 1.5: 1, 1.75: 1}),
+        ("torch.maximum(x, x.flip(0))", {}),
+        ("torch.where(x > 2000.0, x, 0.0)", {}),
         ("torch.where(x.div(2.0) > 1, x, 0.0)", {2.0: 1}),
         ("F.relu(x) + 0.5", {}),
     ],
@@ -60,6 +70,19 @@ def test_a_border_that_the_type_does_not_hold_has_its_neighbours_alone() -> None
     assert len(tenth) == 4 and nearest not in tenth
     assert min(tenth[:2]) < 0.1 < max(tenth[:2]) and max(map(abs, tenth)) - nearest < 1e-8
     assert len(beside([(1.0 + each, 1) for each in range(99)], torch.float16)) == MOST
+
+
+@pytest.mark.parametrize(
+    ("body", "border"),
+    [
+        ("x.sum(1).masked_fill(ids == 50256, 0.0)", 50256.0),
+        ("F.cross_entropy(x, ids, ignore_index=30)", 30.0),
+    ],
+)
+def test_an_integer_may_be_compared_with_any(body: str, border: float) -> None:
+    made = reference(body, "torch.randn(64, 40), torch.randint(0, 40, (64,))", "x, ids")
+    found = dict(borders_of(made, made.instance(0)))
+    assert found == {border: 1}
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
