@@ -13,7 +13,7 @@ from ..records.variations import Level
 
 CASES = (
     (0, "normal", "as get_inputs() gives them"),
-    (1, "gaussian", "normal distribution, lines in some order; integers and flags drawn anew"),
+    (1, "gaussian", "normal distribution, lines in some order; integers, flags, infinities anew"),
     (2, "uniform", "uniform, lines in some order, and small where forward() adds an epsilon"),
     (3, "large", "normal times a large factor, lines in some order; integers of all their bits"),
     (4, "constant", "each tensor holds one value"),

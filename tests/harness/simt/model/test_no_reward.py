@@ -1,0 +1,93 @@
+"""Edits that a red team was rewarded for, and stages of copies that had none for what they save."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.edited_kernels import HEAD
+from tests.support.timed_kernels import TimedKernels
+
+HERE = "const int t = threadIdx.x, b = blockIdx.x, i = b * blockDim.x + t;"
+SCATTER = "float v = x[i]; {edit} y[(i * 2654435761u) >> 9] = v + 1.f;"
+SAME_PLACE = """asm volatile("st.global.v4.f32 [%0], {%1, %1, %1, %1};"
+    :: "l"(y + (1 << 24) + 8 * b), "f"(1.f) : "memory");"""
+TICKET = "if (t == 0 && atomicAdd((int*)y + (1 << 24), 0) == -7) y[0] = 2.f;"
+LONG_BLOCK = """float v = x[i]; {edit}
+    int turns = b == 77 ? 12 * n : n;
+    for (int k = 0; k < turns; k++) v = sqrtf(v + 1.f) + __sinf(v);
+    y[i] = v;"""
+OWN_TABLE = """float a[64]; for (int k = 0; k < 64; k++) a[k] = x[i + k]; {edit}
+    float s = 0.f;
+    for (int k = 0; k < n; k++) { int j = (t * 7 + k * 5) & 63; s += a[j] * a[(j + k * k) & 63]; }
+    y[i] = s;"""
+WALK = """const int once = (n & 1) ? 2 : 1; float v = 0.f, s = 0.f; int j = scattered(i);
+    _Pragma("unroll 1") for (int k = 0; k < n; k++) { j = scattered(j + (int)v); s += v;
+    {edit} asm volatile("ld.volatile.global.f32 %0, [%1];" : "=f"(v) : "l"(x + j)); }
+    y[i] = s + v;"""
+NEST = "".join(
+    f'_Pragma("unroll 1") for (int q{level} = 0; q{level} < once; q{level}++) '
+    for level in range(9)
+)
+COPIES = """__shared__ float4 rows[STAGES][128], other[STAGES][128];
+    float s = 0.f; const float4* from = (const float4*)x;
+    for (int k = 0; k < STAGES - 1; k++) {
+        __pipeline_memcpy_async(&rows[k][t], from + (k * gridDim.x + b) * 128 + t, 16);
+        __pipeline_commit();
+    }
+    for (int k = 0; k < n; k++) {
+        int next = k + STAGES - 1;
+        if (next < n)
+            __pipeline_memcpy_async(
+                &rows[next % STAGES][t], from + (next * gridDim.x + b) * 128 + t, 16);
+        {edit}
+        __pipeline_commit(); __pipeline_wait_prior(STAGES - 1);
+        s += rows[k % STAGES][t].x + rows[k % STAGES][t].w;
+    }
+    y[i] = s;"""
+TABLE = "__pipeline_memcpy_async(&other[k % 2][t], from + t % 2, 16);"
+
+KERNELS = {
+    "scatter": (SCATTER, 8192, 256, 0),
+    "long_block": (LONG_BLOCK, 132, 1024, 20),
+    "own_table": (OWN_TABLE, 1056, 256, 64),
+    "walk": (WALK, 132, 32, 100),
+    "copies": (COPIES.replace("STAGES", "2"), 132, 128, 32),
+    "copies_4": (COPIES.replace("STAGES", "4"), 132, 128, 32),
+}
+EDITS = {
+    ("scatter", "counted"): "if (t == 0) atomicAdd(y + b, 0.f);",
+    ("scatter", "counted_by_some"): "if (t == 0 && b % 16 == 0) atomicAdd(y + b, 0.f);",
+    ("scatter", "same_place"): SAME_PLACE,
+    ("long_block", "ticket"): TICKET,
+    ("own_table", "ticket"): TICKET,
+    ("walk", "nest"): NEST,
+    ("copies", "table"): TABLE,
+}
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> TimedKernels:
+    sources = [HEAD]
+    for name, what in [*((name, "plain") for name in KERNELS), *EDITS]:
+        body = KERNELS[name][0].replace("{edit}", EDITS.get((name, what), ""))
+        sources.append(
+            f'extern "C" __global__ void {name}__{what}('
+            f"const float* __restrict__ x, float* __restrict__ y, int n) {{ {HERE} {body} }}\n"
+        )
+    return TimedKernels("".join(sources), tmp_path_factory.mktemp("no_reward"))
+
+
+def _microseconds(kernels: TimedKernels, name: str, what: str = "plain") -> float:
+    _, grid, threads, n = KERNELS[name]
+    return kernels.run(f"{name}__{what}", grid, threads, n).profile.microseconds
+
+
+@pytest.mark.parametrize(("name", "what"), EDITS)
+def test_it_gains_nothing(kernels: TimedKernels, name: str, what: str) -> None:
+    # A ticket has all blocks run: what a sample had told of the longest is known then.
+    least = 0.9 if what == "ticket" else 0.97
+    assert _microseconds(kernels, name, what) > least * _microseconds(kernels, name)
+
+
+def test_more_stages_of_copies_wait_less(kernels: TimedKernels) -> None:
+    assert _microseconds(kernels, "copies_4") < 0.8 * _microseconds(kernels, "copies")
