@@ -239,6 +239,7 @@ void execute_mbarrier(Block *block, Warp *warp, const Instruction *row, int pc, 
     Machine *machine = block->machine;
     uint64_t addresses[LANES];
     bool failed = false;
+    Counter before = machine->counters[pc];
     if (row->opcode == OP_COPY_ARRIVE) complete_copies(block, warp, -1);
     if (row->flags != MBARRIER_PENDING_COUNT) {
         lane_addresses(row, warp, addresses);
@@ -262,5 +263,15 @@ void execute_mbarrier(Block *block, Warp *warp, const Instruction *row, int pc, 
     if (failed) {
         note_polling(warp, pc, addresses[__builtin_ctz(lanes)]);
         warp->spin_count += POLLS / 2; /* the instruction itself is made for waiting */
+        /* How often it is asked in vain hangs on who is run when, and nobody waits for it. */
+        machine->counters[pc] = before;
+    } else if (row->opcode == OP_MBARRIER &&
+               (row->flags == MBARRIER_TEST || row->flags == MBARRIER_TEST_PARITY)) {
+        /* All lanes look at one word, and change nothing. */
+        Counter *counter = &machine->counters[pc];
+        counter->atomic_turns = before.atomic_turns + 1;
+        counter->shared_wavefronts = before.shared_wavefronts + 1;
+        counter->shared_wavefronts_64 = before.shared_wavefronts_64 + 1;
+        counter->shared_wavefronts_128 = before.shared_wavefronts_128 + 1;
     }
 }

@@ -44,6 +44,21 @@ COPIES = """__shared__ float4 rows[STAGES][128], other[STAGES][128];
         s += rows[k % STAGES][t].x + rows[k % STAGES][t].w;
     }
     y[i] = s;"""
+PHASES = """__shared__ unsigned long long barrier; __shared__ float part[960]; float v = 0.f;
+    unsigned at = (unsigned)__cvta_generic_to_shared(&barrier);
+    if (t == 0)
+        asm volatile("mbarrier.init.shared.b64 [%0], 960;" :: "r"(at) : "memory");
+    __syncthreads();
+    for (int k = 0; k < n; k++) {
+        part[t] = x[(b * n + k) * 960 + t]; {edit}
+        for (int q = 0; q < 8; q++) v += part[(t + q * 33) % 960] * v + part[(t + 32) % 960]; {edit}
+    }
+    y[i] = v;"""
+MET = "__syncthreads();"
+ARRIVED = """asm volatile("{ .reg .b64 state; .reg .pred done;"
+    " mbarrier.arrive.shared.b64 state, [%0];"
+    " AGAIN: mbarrier.test_wait.shared.b64 done, [%0], state; @!done bra AGAIN; }"
+    :: "r"(at) : "memory");"""
 TABLE = "__pipeline_memcpy_async(&other[k % 2][t], from + t % 2, 16);"
 
 KERNELS = {
@@ -52,6 +67,8 @@ KERNELS = {
     "own_table": (OWN_TABLE, 1056, 256, 64),
     "walk": (WALK, 132, 32, 100),
     "copies": (COPIES.replace("STAGES", "2"), 132, 128, 32),
+    "phases": (PHASES.replace("{edit}", MET), 132, 960, 16),
+    "arrivals": (PHASES.replace("{edit}", ARRIVED), 132, 960, 16),
     "copies_4": (COPIES.replace("STAGES", "4"), 132, 128, 32),
 }
 EDITS = {
@@ -91,3 +108,8 @@ def test_it_gains_nothing(kernels: TimedKernels, name: str, what: str) -> None:
 
 def test_more_stages_of_copies_wait_less(kernels: TimedKernels) -> None:
     assert _microseconds(kernels, "copies_4") < 0.8 * _microseconds(kernels, "copies")
+
+
+def test_asking_an_mbarrier_in_vain_costs_nothing(kernels: TimedKernels) -> None:
+    met, arrived = _microseconds(kernels, "phases"), _microseconds(kernels, "arrivals")
+    assert 0.8 * met < arrived < 3.5 * met  # Each lane's arrival is a wavefront.
