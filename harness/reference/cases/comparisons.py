@@ -30,6 +30,8 @@ MOST = 8
 """Numbers that are told; a task that compares with more has some of them tried."""
 DISTINCT = 4 * MOST
 """A tensor of more different numbers holds data, not borders."""
+LOOKED_AT = 1 << 16
+"""Of a larger tensor a part is looked at, as it may have gigabytes."""
 
 _aten = torch.ops.aten
 
@@ -203,6 +205,9 @@ def _as_numbers(value: Any) -> list[float]:
     if isinstance(value, torch.Tensor):
         if value.is_complex() or value.device.type == "meta":
             return []
-        distinct = value.detach().unique()
+        part = value.detach()
+        while part.numel() > LOOKED_AT:
+            part = part[0] if part.dim() > 1 else part[:LOOKED_AT]
+        distinct = part.unique()
         return [] if len(distinct) > DISTINCT else [float(each) for each in distinct.tolist()]
     return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []

@@ -85,6 +85,21 @@ def test_an_integer_may_be_compared_with_any(body: str, border: float) -> None:
     assert found == {border: 1}
 
 
+def test_of_a_large_tensor_a_part_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    unique = torch.Tensor.unique
+
+    def noted(tensor: torch.Tensor) -> torch.Tensor:
+        looked_at.append(tensor.numel())
+        return unique(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "unique", noted)
+    made = reference("torch.maximum(x, y)", "torch.randn(64, 8, 4000), torch.ones(64, 8, 4000)",
+                     "x, y")  # fmt: skip
+    assert dict(borders_of(made, made.instance(0))) == {1.0: 1}
+    assert looked_at and max(looked_at) <= 1 << 16
+
+
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
 def test_types_of_eight_bits_have_none(dtype: torch.dtype) -> None:
     assert beside([(0.5, 1)], dtype) == []
