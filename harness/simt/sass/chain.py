@@ -75,6 +75,10 @@ class _Walk:
         self, code: MachineCode, turns: Sequence[float], steps: Sequence[Sequence[_Step]]
     ) -> None:
         self._code, self._turns, self._steps = code, turns, steps
+        loops = {loop for each in code.blocks for loop in each.loops}
+        # Known before the walk, which comes to a loop as often as those around it double.
+        self._entered = {loop: _entered(code, turns, *loop) for loop in loops}
+        self._first_turns = {loop: self._counted_as_first(*loop) for loop in loops}
         self._flying: list[float] = []
         self.ready: dict[str, float] = {}
         self.now = self.clocks = 0.0
@@ -98,7 +102,7 @@ class _Walk:
                 self.clocks += (after - self.now) * self._turns[index] * share
                 self.now, index = after, index + 1
                 continue
-            came = self._first_turns(index, end)
+            came = self._first_turns[index, end]
             self.through(index, end, share * came)
             if came < 1.0:
                 self.through(index, end, share * (1.0 - came))
@@ -109,24 +113,23 @@ class _Walk:
         around = self._code.blocks[index].loops
         return next((last for first, last in around if first == index), None)
 
-    def _first_turns(self, first: int, last: int) -> float:
+    def _counted_as_first(self, first: int, last: int) -> float:
         """Return the share of a loop's turns that are counted as the first since it was come to."""
         blocks = self._code.blocks
         inside = (
             each.loops[: each.loops.index((first, last))] for each in blocks[first : last + 1]
         )
-        levels = max(sum(self._entered(*loop) < _ONCE for loop in loops) for loops in inside)
-        came = self._entered(first, last)
+        levels = max(sum(self._entered[loop] < _ONCE for loop in loops) for loops in inside)
+        came = self._entered[first, last]
         return 1.0 if came >= _ONCE or levels >= _MOST_LEVELS else came
 
-    def _entered(self, first: int, last: int) -> float:
-        """Return the share of a loop's turns that are the first since it was come to."""
-        turns = self._turns
-        if not turns[first]:
-            return 1.0
-        before = [at for at in self._code.blocks[first].predecessors if not first <= at <= last]
-        entered = sum(leaving(self._code, turns, at, first) for at in before)
-        return min(1.0, entered / turns[first])
+
+def _entered(code: MachineCode, turns: Sequence[float], first: int, last: int) -> float:
+    """Return the share of a loop's turns that are the first since it was come to."""
+    if not turns[first]:
+        return 1.0
+    before = [at for at in code.blocks[first].predecessors if not first <= at <= last]
+    return min(1.0, sum(leaving(code, turns, at, first) for at in before) / turns[first])
 
 
 def _run(
