@@ -154,6 +154,12 @@ class CudaDevice(Device):
         other.confirm_seconds = seconds
         return other
 
+    def without_counters(self) -> CudaDevice:
+        """Return this device, with its workers, that does not ask Nsight Compute."""
+        other = copy.copy(self)
+        other._with_counters = False
+        return other
+
     async def compare(self, task: Task, first: str, second: str) -> Comparison:
         """Time two sources in the same rounds: the way to know which is faster."""
         return await off_loop(self._compare, task, first, second)

@@ -117,6 +117,13 @@ class Device(Protocol):
         """
         return self
 
+    def without_counters(self) -> Device:
+        """Return this device as one that times and does not count.
+
+        Itself where counting takes no runs of its own.
+        """
+        return self
+
     async def time_fresh(self, task: Task, source: str) -> Measurement:
         """Time the candidate in a process that has run no candidate before.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ...harness.devices.gates import Gates, Passage
-from ...harness.devices.protocol import Capability, Device, Measurement
+from ...harness.devices.protocol import Device, Measurement
 from ...harness.records.builds import Diagnostic
 from ...harness.records.evaluations import DeviceIdentity, Evaluation, StageResult
 from ...harness.records.identity import source_sha256
@@ -69,9 +69,10 @@ class Evaluator(Gates):
 
         async def measure() -> Measurement:
             counted = self._stages.withheld.get(self.key(task, source))
-            if counted is None or Capability.FRESH not in self.device.capabilities:
+            if counted is None:
                 return await self.device.profile(task, source)
-            return _with_counters_of(counted, await self.device.time_fresh(task, source))
+            timed = await self.device.without_counters().profile(task, source)
+            return _with_counters_of(counted, timed)
 
         return await self._once(task, source, "profile", Measurement, measure)
 

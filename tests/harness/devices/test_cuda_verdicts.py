@@ -19,6 +19,7 @@ from kernelblaster.harness.cuda.parent.inspection import Stage
 from kernelblaster.harness.cuda.present_gpus import FoundGpu
 from kernelblaster.harness.devices import cuda
 from kernelblaster.harness.devices.cuda import CudaDevice
+from kernelblaster.harness.devices.protocol import Capability
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.host.plan import Plan
@@ -383,6 +384,16 @@ async def test_a_fresh_process_is_for_the_stage_that_asks_for_it(
     await made.profile(task, kernels.SCALE)
     await made.verify(task, kernels.SCALE)
     assert made.workers[0].fresh == [True, False, False]  # type: ignore[attr-defined]
+
+
+async def test_the_device_without_counters_times_alone_in_the_same_workers(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    made = device(MEASURED, MEASURED, with_counters=True).without_counters()
+    measured = await made.profile(task, kernels.SCALE)
+    assert measured.timing is not None
+    assert measured.stage.facts["profiler_unavailable"] == "not asked for"
+    assert Capability.COUNTERS not in made.capabilities
 
 
 async def test_stages_share_several_gpus_of_one_model(

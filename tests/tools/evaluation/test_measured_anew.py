@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable
 from pathlib import Path
 
 import graph_support
 import pytest
 
-from kernelblaster.harness.devices.protocol import Capability, Measurement
+from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.records.evaluations import DeviceIdentity, Evaluation, StageResult
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
@@ -29,19 +30,21 @@ class Measuring(graph_support.TextDevice):
     def __init__(self, *, able: bool = True, fails: bool = False) -> None:
         super().__init__("H100")
         self.asked: list[str] = []
-        self._able, self._fails = able, fails
-        self._more = 0.0
+        self._able, self._fails, self._counts = able, fails, True
+        self._more = [0.0]
 
     @property
     def identity(self) -> DeviceIdentity:
         return super().identity.model_copy(update={"kind": "cuda"})
 
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        fresh = {Capability.FRESH} if self._able else set()
-        return frozenset(super().capabilities | fresh)
+    def without_counters(self) -> Measuring:
+        other = copy.copy(self)
+        other._counts = not self._able
+        return other
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
+        if not self._counts:
+            return await self._alone(task, source)
         self.asked.append("profile")
         timed = await self._timed(task, source)
         assert timed.timing is not None
@@ -49,8 +52,8 @@ class Measuring(graph_support.TextDevice):
         stage = timed.stage.model_copy(update={"facts": {"profile_collection": "default"}})
         return timed.model_copy(update={"timing": counted, "stage": stage})
 
-    async def time_fresh(self, task: Task, source: str) -> Measurement:
-        self.asked.append("time_fresh")
+    async def _alone(self, task: Task, source: str) -> Measurement:
+        self.asked.append("time")
         if self._fails:
             failed = StageResult(outcome=Outcome.WRONG_ANSWER, reason="beside PyTorch")
             return Measurement(stage=failed)
@@ -60,8 +63,8 @@ class Measuring(graph_support.TextDevice):
     async def _timed(self, task: Task, source: str) -> Measurement:
         found = await super().profile(task, source)
         assert found.timing is not None
-        self._more += 1.0
-        microseconds = found.timing.microseconds + self._more
+        self._more[0] += 1.0
+        microseconds = found.timing.microseconds + self._more[0]
         timing = found.timing.model_copy(
             update={
                 "provenance": Provenance.EVENTS, "microseconds": microseconds,
@@ -95,7 +98,7 @@ async def test_the_time_is_new_and_the_counters_are_not(
     device = Measuring()
     first = await evaluated(asked_by("first", device))
     again = await evaluated(asked_by("again", device))
-    assert device.asked == ["profile", "time_fresh"]
+    assert device.asked == ["profile", "time"]
     assert first.timing is not None and again.timing is not None
     assert again.timing.microseconds == first.timing.microseconds + 1.0
     assert again.timing.elapsed_cycles == FIRST_CYCLES
@@ -108,7 +111,7 @@ async def test_who_asks_again_in_one_run_has_the_same(asked_by: Callable[..., Ev
     await evaluated(asked_by("first", device))
     evaluator = asked_by("again", device)
     assert await evaluated(evaluator) == await evaluated(evaluator)
-    assert device.asked == ["profile", "time_fresh"]
+    assert device.asked == ["profile", "time"]
 
 
 async def test_what_is_taken_over_is_charged_once_however_many_ask(
