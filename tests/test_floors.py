@@ -60,6 +60,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "solutions",
         "wording", "evaluation", "exporting", "workspace", "for_agents",
     ),
+    "tools/rewriting": ("records", "source", "kernels", ("rewrite", "target")),
     "tools/first_kernel": ("program", ("kernels", "stages"), "operators", "general", "writer"),
     "nodes": ("records", "common", AGENTS, "run"),
     "nodes/common": (

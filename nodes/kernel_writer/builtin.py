@@ -7,8 +7,8 @@ from typing import Any
 
 from ...harness.records.record import Record
 from ...harness.records.tasks import Task
-from ...tools.rewriting.named_constants import name_of, named_numbers, with_numbers
 from ...tools.rewriting.records import Rewritten
+from ...tools.rewriting.source.named_constants import name_of, named_numbers, with_numbers
 from ...tools.techniques.catalogue import rewrites
 from ...tools.techniques.macros import macro_rewrite
 from ..common.randomness import generator

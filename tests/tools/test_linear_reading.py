@@ -10,7 +10,7 @@ from support.linear_reading import run_limited
 from kernelblaster.tools.models.code_reply import MOST_EDITS, MalformedReply, read_code
 from kernelblaster.tools.rewriting.records import Inapplicable
 from kernelblaster.tools.rewriting.rewrite import LARGEST_READ
-from kernelblaster.tools.rewriting.syntax import MOST_KERNELS, Source, definition
+from kernelblaster.tools.rewriting.source.syntax import MOST_KERNELS, Source, definition
 from kernelblaster.tools.techniques.catalogue import rewrites
 
 HEAD = r"""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...harness.records.tasks import Task
-from .local_constants import with_sizes_before
 from .records import Apply, Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
-from .tidying import tidied
+from .source.local_constants import with_sizes_before
+from .source.tidying import tidied
 
 LARGEST_READ = 1 << 16
 """Characters of a source: what these rewrites know is far shorter, and all of them read it."""

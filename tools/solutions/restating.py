@@ -17,7 +17,7 @@ from ...harness.records.tasks import Task
 from ...harness.records.tensors import DTYPE_BYTES, TensorSpec
 from ...harness.task.contract import ctype, signature
 from ...harness.task.names import constants_of
-from ..rewriting.syntax import Source, descendants, text_of
+from ..rewriting.source.syntax import Source, descendants, text_of
 from .reading import EXPORTED, Argument, NotRestated, Solution
 
 MOST_DEPTH = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
+from ..rewriting.kernels.row_kernel import row_kernels, written
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.row_kernel import row_kernels, written
 from .conditions import computes, read_once
 from .operators import ROWS
 from .technique import Technique

@@ -20,7 +20,7 @@ from ...harness.records.timings import Provenance
 from ...memory.knowledge.policy.policy import LEAST_SHARE, TARGETS
 from ...memory.knowledge.states.conditions import KernelFacts, kernel_facts, operators
 from ...memory.records.conditions import Condition
-from ..rewriting.kernel_text import own_text
+from ..rewriting.source.kernel_text import own_text
 from .launch_work import operators_of
 from .operators import PRODUCTS, ROWS, convolutions
 

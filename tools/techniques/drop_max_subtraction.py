@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
+from ..rewriting.kernels.row_kernel import row_kernels, written
+from ..rewriting.kernels.row_reader import RowBody
+from ..rewriting.kernels.row_steps import Loop, Plain, Step
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.row_kernel import row_kernels, written
-from ..rewriting.row_reader import RowBody
-from ..rewriting.row_steps import Loop, Plain, Step
-from ..rewriting.syntax import uses
+from ..rewriting.source.syntax import uses
 from .conditions import computes
 from .operators import ATTENTION, ROWS, SOFTMAXES
 from .technique import Technique

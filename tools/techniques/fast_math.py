@@ -7,9 +7,9 @@ import re
 from tree_sitter import Node
 
 from ...harness.records.tasks import Task
-from ..rewriting.helpers import anchor
+from ..rewriting.kernels.helpers import anchor
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.syntax import (
+from ..rewriting.source.syntax import (
     Kernel,
     Source,
     declarations,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
-from ..rewriting.element_kernel import element_kernels, written
+from ..rewriting.kernels.element_kernel import element_kernels, written
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from .conditions import AtHand
 from .technique import Technique

@@ -16,8 +16,8 @@ from tree_sitter import Node
 
 from ...harness.records.tasks import Task
 from ...memory.knowledge.states.conditions import operators
-from ..rewriting.kernel_text import own_text
-from ..rewriting.syntax import descendants, operator, parse, squeezed, text_of
+from ..rewriting.source.kernel_text import own_text
+from ..rewriting.source.syntax import descendants, operator, parse, squeezed, text_of
 from .operators import ROWS, SCANS, SORTS, WITH_PRODUCTS
 
 _ROWS = frozenset({*ROWS, *SCANS, *SORTS}) - frozenset(WITH_PRODUCTS)

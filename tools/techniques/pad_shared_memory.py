@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from ...harness.records.tasks import Task
-from ..rewriting.constants import Constants
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.syntax import Source, descendants, text_of
+from ..rewriting.source.constants import Constants
+from ..rewriting.source.syntax import Source, descendants, text_of
 from .conditions import no_conflicts
 from .technique import Technique
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...harness.records.tasks import Task
+from ..rewriting.kernels.row_kernel import row_kernels, with_mapping
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.row_kernel import row_kernels, with_mapping
 from .conditions import computes, first_of, no_rows, rows_shared
 from .operators import PRODUCTS, ROWS
 from .technique import Technique

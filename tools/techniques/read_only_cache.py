@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...harness.records.tasks import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.syntax import Source, descendants, text_of
+from ..rewriting.source.syntax import Source, descendants, text_of
 from .conditions import AtHand
 from .technique import Technique
 

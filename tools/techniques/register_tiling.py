@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from ...harness.records.tasks import Task
-from ..rewriting.product_kernel import ProductBody, ProductKernel, is_contiguous, product_kernels
-from ..rewriting.product_writer import replace_kernel, set_plane, tile_constant
+from ..rewriting.kernels.product_kernel import (
+    ProductBody,
+    ProductKernel,
+    is_contiguous,
+    product_kernels,
+)
+from ..rewriting.kernels.product_writer import replace_kernel, set_plane, tile_constant
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.syntax import indented
+from ..rewriting.source.syntax import indented
 from .conditions import computes
 from .operators import WITH_PRODUCTS
 from .technique import Technique

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...harness.records.tasks import Task
+from ..rewriting.kernels.row_kernel import known_columns, row_kernels, with_mapping
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.row_kernel import known_columns, row_kernels, with_mapping
 from .conditions import at_most, computes
 from .operators import ROWS
 from .technique import Technique

@@ -10,11 +10,11 @@ import re
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
+from ..rewriting.kernels.row_kernel import row_kernels, written
+from ..rewriting.kernels.row_reader import RowBody
+from ..rewriting.kernels.row_steps import Loop, Plain, Step
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.row_kernel import row_kernels, written
-from ..rewriting.row_reader import RowBody
-from ..rewriting.row_steps import Loop, Plain, Step
-from ..rewriting.syntax import renamed, squeezed, uses
+from ..rewriting.source.syntax import renamed, squeezed, uses
 from .conditions import computes
 from .operators import NORMS, VARIANCES
 from .technique import Technique

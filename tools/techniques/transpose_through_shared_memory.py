@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...harness.records.tasks import Task
-from ..rewriting.constants import Constants
-from ..rewriting.launches import BLOCK, GRID, ceiling, fresh_constant, host_text, set_components
-from ..rewriting.packs import Element, elements
-from ..rewriting.plane import Plane, read_plane
+from ..rewriting.kernels.packs import Element, elements
+from ..rewriting.kernels.plane import Plane, read_plane
 from ..rewriting.records import NotRecognised, Outcome, Parameters, Rewritten
-from ..rewriting.syntax import (
+from ..rewriting.source.constants import Constants
+from ..rewriting.source.launches import (
+    BLOCK,
+    GRID,
+    ceiling,
+    fresh_constant,
+    host_text,
+    set_components,
+)
+from ..rewriting.source.syntax import (
     Kernel,
     Launch,
     Source,

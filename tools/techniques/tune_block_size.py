@@ -7,10 +7,14 @@ import re
 from tree_sitter import Node
 
 from ...harness.records.tasks import Task
-from ..rewriting.constants import Constants
-from ..rewriting.element_kernel import element_kernels
-from ..rewriting.element_kernel import written as element_written
-from ..rewriting.launches import (
+from ..rewriting.kernels.element_kernel import element_kernels
+from ..rewriting.kernels.element_kernel import written as element_written
+from ..rewriting.kernels.plane import read_plane
+from ..rewriting.kernels.row_kernel import row_kernels
+from ..rewriting.kernels.row_kernel import written as row_written
+from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
+from ..rewriting.source.constants import Constants
+from ..rewriting.source.launches import (
     BLOCK,
     GRID,
     block_size,
@@ -20,11 +24,7 @@ from ..rewriting.launches import (
     host_values,
     set_components,
 )
-from ..rewriting.plane import read_plane
-from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
-from ..rewriting.row_kernel import row_kernels
-from ..rewriting.row_kernel import written as row_written
-from ..rewriting.syntax import Kernel, Launch, Source, declarations, text_of, uses
+from ..rewriting.source.syntax import Kernel, Launch, Source, declarations, text_of, uses
 from .conditions import at_least
 from .technique import Technique
 

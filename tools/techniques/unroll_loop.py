@@ -7,9 +7,9 @@ import re
 from tree_sitter import Node
 
 from ...harness.records.tasks import Task
-from ..rewriting.loops import counting_loop
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.syntax import Source, descendants, text_of
+from ..rewriting.source.loops import counting_loop
+from ..rewriting.source.syntax import Source, descendants, text_of
 from .conditions import NO_LOOP
 from .technique import Technique
 

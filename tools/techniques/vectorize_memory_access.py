@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
-from ..rewriting import element_kernel, row_kernel
-from ..rewriting.launches import argument_of
+from ..rewriting.kernels import element_kernel, row_kernel
 from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
-from ..rewriting.syntax import Kernel, Launch
+from ..rewriting.source.launches import argument_of
+from ..rewriting.source.syntax import Kernel, Launch
 from .conditions import at_least
 from .technique import Technique
 

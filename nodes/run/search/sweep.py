@@ -20,8 +20,13 @@ from ....harness.records.tasks import Task
 from ....memory.records.evidence import Step
 from ....memory.records.policy import PolicyContext, setting_name
 from ....tools.models.records import BUILTIN
-from ....tools.rewriting.named_constants import name_of, named_numbers, neighbours, with_numbers
 from ....tools.rewriting.records import Rewritten
+from ....tools.rewriting.source.named_constants import (
+    name_of,
+    named_numbers,
+    neighbours,
+    with_numbers,
+)
 from ....tools.techniques.catalogue import rewrites
 from ....tools.workspace import Workspace
 from ...common.history.authors import is_built_in

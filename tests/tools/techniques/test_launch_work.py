@@ -8,7 +8,7 @@ from builtin_support import node, norm_task, product_task, ref, task
 from kernelblaster.harness.records.profiles import LaunchProfile, Profile
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.records.timings import Provenance
-from kernelblaster.tools.rewriting.kernel_text import own_text
+from kernelblaster.tools.rewriting.source.kernel_text import own_text
 from kernelblaster.tools.techniques.catalogue import fitness, techniques
 from kernelblaster.tools.techniques.conditions import OTHER_TASK, AtHand
 from kernelblaster.tools.techniques.launch_work import operators_of

@@ -28,7 +28,7 @@ from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten
-from kernelblaster.tools.rewriting.threads import lanes_of
+from kernelblaster.tools.rewriting.source.threads import lanes_of
 from kernelblaster.tools.techniques.catalogue import applicable, rewrites
 
 TECHNIQUES = {

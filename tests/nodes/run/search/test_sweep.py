@@ -21,8 +21,8 @@ from kernelblaster.harness.records.tasks import Task
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.run.search import sweep
 from kernelblaster.tools.models.code_reply import fenced
-from kernelblaster.tools.rewriting.named_constants import with_numbers
 from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten
+from kernelblaster.tools.rewriting.source.named_constants import with_numbers
 
 
 class Tiled(TextRewrite):

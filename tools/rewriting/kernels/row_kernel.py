@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...harness.records.tasks import Task
-from .constants import Constants
-from .helpers import add_helpers
-from .launches import (
+from ....harness.records.tasks import Task
+from ..records import NotRecognised
+from ..source.constants import Constants
+from ..source.launches import (
     GRID,
     block_name,
     block_size,
@@ -24,12 +24,12 @@ from .launches import (
     host_values,
     set_components,
 )
-from .records import NotRecognised
+from ..source.syntax import Kernel, Launch, Source, squeezed, uses
+from ..source.threads import WARP
+from .helpers import add_helpers
 from .row_reader import RowBody, read_rows
 from .row_steps import Loop, Plain, Step
 from .row_writer import RowShape, write_rows
-from .syntax import Kernel, Launch, Source, squeezed, uses
-from .threads import WARP
 
 Mapping = Literal["thread", "warp", "block"]
 

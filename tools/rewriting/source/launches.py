@@ -6,8 +6,8 @@ import re
 
 from tree_sitter import Node
 
+from ..records import NotRecognised
 from .constants import Constants
-from .records import NotRecognised
 from .syntax import (
     Kernel,
     Launch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelblaster.tools.rewriting.named_constants import (
+from kernelblaster.tools.rewriting.source.named_constants import (
     name_of,
     named_numbers,
     neighbours,

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from ...harness.records.tasks import Task
-from .constants import Constants
-from .launches import BLOCK, block_size, components
-from .loops import CountingLoop, counting_loop
-from .plane import read_plane
-from .records import NotRecognised
-from .syntax import (
+from ....harness.records.tasks import Task
+from ..records import NotRecognised
+from ..source.constants import Constants
+from ..source.launches import BLOCK, block_size, components
+from ..source.loops import CountingLoop, counting_loop
+from ..source.syntax import (
     Kernel,
     Launch,
     Source,
@@ -30,6 +29,7 @@ from .syntax import (
     text_of,
     uses,
 )
+from .plane import read_plane
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from ...harness.records.tasks import Task
-from .constants import Constants
-from .helpers import add_helpers
-from .launches import (
+from ....harness.records.tasks import Task
+from ..records import NotRecognised
+from ..source.constants import Constants
+from ..source.launches import (
     GRID,
     block_name,
     ceiling,
@@ -24,10 +24,8 @@ from .launches import (
     host_values,
     set_components,
 )
-from .loops import counting_loop
-from .packs import Element, fits_pack, pack, unpack
-from .records import NotRecognised
-from .syntax import (
+from ..source.loops import counting_loop
+from ..source.syntax import (
     Kernel,
     Launch,
     Source,
@@ -42,7 +40,9 @@ from .syntax import (
     text_of,
     uses,
 )
-from .threads import is_global_index, is_thread_expression, resolved
+from ..source.threads import is_global_index, is_thread_expression, resolved
+from .helpers import add_helpers
+from .packs import Element, fits_pack, pack, unpack
 
 WAVES = 16
 """Blocks of a grid-stride launch for each multiprocessor of a large GPU (132)."""

@@ -6,13 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .constants import Constants
-from .helpers import workers
-from .packs import Element, elements, fits_pack, pack
-from .records import NotRecognised
-from .row_reader import RowBody
-from .row_steps import Loop, Plain, row_pointers
-from .syntax import (
+from ..records import NotRecognised
+from ..source.constants import Constants
+from ..source.syntax import (
     Kernel,
     descendants,
     expression,
@@ -23,6 +19,10 @@ from .syntax import (
     squeezed,
     text_of,
 )
+from .helpers import workers
+from .packs import Element, elements, fits_pack, pack
+from .row_reader import RowBody
+from .row_steps import Loop, Plain, row_pointers
 
 CACHE_LIMIT = 64
 """Most values of a row that a thread keeps in registers: more would spill."""

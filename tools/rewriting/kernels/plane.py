@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from .constants import Constants
-from .launches import BLOCK, components
-from .records import NotRecognised
-from .syntax import (
+from ..records import NotRecognised
+from ..source.constants import Constants
+from ..source.launches import BLOCK, components
+from ..source.syntax import (
     Kernel,
     Launch,
     Statement,
@@ -20,7 +20,7 @@ from .syntax import (
     statements,
     text_of,
 )
-from .threads import is_global_index, is_thread_expression, resolved
+from ..source.threads import is_global_index, is_thread_expression, resolved
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from ..source.syntax import Source, uses
+from ..source.threads import WARP
 from .packs import PACK_HELPERS
-from .syntax import Source, uses
-from .threads import WARP
 
 _STEP = {
     "sum": "value += __shfl_xor_sync(0xffffffffu, value, offset);",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from .records import NotRecognised
+from ..records import NotRecognised
 from .syntax import (
     declarations,
     descendants,

@@ -6,9 +6,9 @@ import re
 
 from tree_sitter import Node
 
-from .launches import BLOCK, GRID, ceiling, fresh_constant, host_text, set_components
+from ..source.launches import BLOCK, GRID, ceiling, fresh_constant, host_text, set_components
+from ..source.syntax import Source, declarations, indented, text_of, uses
 from .product_kernel import ProductKernel
-from .syntax import Source, declarations, indented, text_of, uses
 
 
 def tile_constant(found: ProductKernel, wanted: str) -> str:

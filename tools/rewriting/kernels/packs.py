@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from .records import NotRecognised
-from .syntax import (
+from ..records import NotRecognised
+from ..source.syntax import (
     declarations,
     descendants,
     fragment,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
-from .records import NotRecognised
+from ..records import NotRecognised
 
 MOST_KERNELS = 32
 """Of a file that is written again: for each, the whole file is looked through."""

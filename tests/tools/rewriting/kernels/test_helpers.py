@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernelblaster.tools.rewriting.helpers import add_helpers
-from kernelblaster.tools.rewriting.syntax import Source
+from kernelblaster.tools.rewriting.kernels.helpers import add_helpers
+from kernelblaster.tools.rewriting.source.syntax import Source
 
 KERNEL = """\
 __global__ void sum_kernel(const {given}* x, {given}* out) {{

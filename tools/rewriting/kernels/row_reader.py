@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from .constants import Constants
-from .loops import CountingLoop, accumulators, counting_loop
-from .packs import unpack
-from .records import NotRecognised
-from .row_steps import Loop, Plain, Step, check_sharing
-from .syntax import (
+from ..records import NotRecognised
+from ..source.constants import Constants
+from ..source.loops import CountingLoop, accumulators, counting_loop
+from ..source.syntax import (
     Kernel,
     Statement,
     declarations,
@@ -27,7 +25,7 @@ from .syntax import (
     text_of,
     uses,
 )
-from .threads import (
+from ..source.threads import (
     WARP,
     feeds_index,
     group_lanes,
@@ -39,6 +37,8 @@ from .threads import (
     resolved,
     rest_of,
 )
+from .packs import unpack
+from .row_steps import Loop, Plain, Step, check_sharing
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ...harness.records.tasks import Task, TaskVariant
-from ...harness.task.names import constants_of
+from ....harness.records.tasks import Task, TaskVariant
+from ....harness.task.names import constants_of
 from .syntax import Source, declarations, descendants, squeezed, text_of
 
 _BINARY: Mapping[type[ast.operator], Callable[[int, int], int]] = {

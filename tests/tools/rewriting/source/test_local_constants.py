@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelblaster.tools.rewriting.local_constants import with_sizes_before
+from kernelblaster.tools.rewriting.source.local_constants import with_sizes_before
 
 KERNEL = """\
 __global__ void {name}(const float* x, float* out) {{

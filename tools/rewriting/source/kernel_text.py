@@ -7,7 +7,7 @@ import re
 
 from tree_sitter import Node
 
-from ...harness.vetting.symbols import bare_name
+from ....harness.vetting.symbols import bare_name
 from .syntax import descendants, parse, text_of
 
 _MACROS = ("preproc_def", "preproc_function_def")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from .records import NotRecognised
-from .syntax import (
+from ..records import NotRecognised
+from ..source.syntax import (
     Kernel,
     declarations,
     descendants,

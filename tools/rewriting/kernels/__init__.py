@@ -1,0 +1,1 @@
+"""Kernels of the kinds that are recognised (elements, rows, products), written again."""
