@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from .conditions import computes
+from ...harness.records.tasks import Task
+from ..rewriting.kernels.sum_kernel import sum_kernels
+from ..rewriting.kernels.sum_writer import written
+from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
+from .conditions import at_least, computes
 from .operators import CONVOLUTIONS
 from .technique import Technique
 
 
 def technique() -> Technique:
-    """Return the technique; `pixels` and `channels` are the results of a thread along each."""
+    """Return the technique; `pixels` and `channels` are the results of a thread along each.
+
+    Pixels lie in neighbouring rows, or in several samples where a tap is tested for each row.
+    """
     return Technique(
         name="register_blocked_convolution",
         description=(
@@ -27,7 +34,8 @@ def technique() -> Technique:
             "For each input channel: load the row segment (pixels + filter - 1 values) into "
             "registers and slide over it; for each filter column multiply by `channels` weights, "
             "which all lanes of a warp share (broadcast, or from shared memory). Unroll the "
-            "filter's loops (constexpr) so that indices are constants."
+            "filter's loops (constexpr) so that indices are constants. Where padding or a stride "
+            "has taps tested, take the same pixel of several samples: one test serves all."
         ),
         parameters={"pixels": (4, 8), "channels": (4, 2, 8)},
         sources=(
@@ -35,5 +43,20 @@ def technique() -> Technique:
             "Iandola, Sheffield, Anderson, Phothilimthana and Keutzer, "
             '"Communication-Minimizing 2D Convolution in GPU Registers" (ICIP 2013)',
         ),
-        conditions=(computes(*CONVOLUTIONS),),
+        change=_apply,
+        conditions=(computes(*CONVOLUTIONS), at_least("blocks_per_sm", 8.0)),
     )
+
+
+def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+    pixels, channels = parameters["pixels"], parameters["channels"]
+    reason = ""
+    for found in sum_kernels(source, task):
+        try:
+            text = written(found, pixels, channels)
+        except NotRecognised as why:
+            reason = f"{found.kernel.name}: {why}"
+            continue
+        note = f"{found.kernel.name}: {pixels} x {channels} results a thread"
+        return Rewritten(source=text, note=note)
+    return Inapplicable(reason=reason)

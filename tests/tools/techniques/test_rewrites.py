@@ -37,6 +37,7 @@ TECHNIQUES = {
     "unroll_loop", "fast_math", "read_only_cache", "transpose_through_shared_memory",
     "pad_shared_memory", "thread_coarsening", "grid_stride_loop", "drop_max_subtraction",
     "single_pass_variance", "remove_barriers", "several_rows_per_warp",
+    "register_blocked_convolution",
 }  # fmt: skip
 TASKS = (gelu_task, softmax_task, norm_task, product_task, transpose_task)
 
@@ -575,7 +576,26 @@ class Model(nn.Module):
 def get_inputs():
     return [torch.randn(ROWS, COLS)]
 """
+CONVOLUTION = """\
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.%s
+
+    def forward(self, x):
+        return self.conv(x)%s
+
+
+def get_inputs():
+    return [torch.randn(%s)]
+"""
 REFERENCES = {
+    "rows": (CONVOLUTION % ("Conv2d(3, 6, (3, 2), bias=True)", ".relu()", "2, 3, 9, 11"), ""),
+    "samples": (CONVOLUTION % ("Conv2d(4, 5, 3, stride=2, padding=1)", "", "3, 4, 8, 9"), ""),
+    "one_sample": (CONVOLUTION % ("Conv2d(2, 4, 3, padding=1, dilation=2)", "", "1, 2, 9, 8"), ""),
+    "line": (CONVOLUTION % ("Conv1d(3, 7, 4)", "", "1, 3, 21"), ""),
+    "turned": (CONVOLUTION % ("ConvTranspose2d(3, 5, 3, stride=2)", "", "3, 3, 5, 6"), ""),
+    "volume": (CONVOLUTION % ("Conv3d(2, 3, 2)", " * 2", "2, 2, 5, 4, 6"), ""),
     "softmax": (SOFTMAX, "ROWS, COLS = 37, 100"),
     "odd_softmax": (SOFTMAX, "ROWS, COLS = 9, 45"),
     "layer_norm": (LAYER_NORM, "ROWS, COLS = 19, 72"),
@@ -587,6 +607,7 @@ V4, V2 = "vectorize_memory_access", "vectorize_memory_access:width=2"
 WARP, BLOCK_ROW = "parallelize_row_reduction", "block_row_reduction"
 CACHE, FAST = "cache_row_in_registers", "fast_math"
 SQUARES = "register_tiling:tile=32,thread_tile=4"
+BLOCKED, BLOCKED_8 = "register_blocked_convolution", "register_blocked_convolution:channels=8"
 CHAINS = [
     ("softmax", "", (WARP, V4, CACHE, FAST, "read_only_cache")),
     ("softmax", "", (V4, "unroll_loop", BLOCK_ROW, CACHE, "tune_block_size:block_size=64")),
@@ -606,6 +627,12 @@ CHAINS = [
     ("residual", "", (V4, "thread_coarsening", "grid_stride_loop", FAST)),
     ("residual", PERSON_RESIDUAL, ("grid_stride_loop", V4, "tune_block_size")),
     ("residual", PERSON_RESIDUAL, (V2, "thread_coarsening:factor=2")),
+    ("rows", "", (BLOCKED_8,)),
+    ("samples", "", (BLOCKED, "unroll_loop")),
+    ("one_sample", "", (BLOCKED,)),
+    ("line", "", (BLOCKED_8, FAST)),
+    ("turned", "", ("register_blocked_convolution:pixels=8,channels=2",)),
+    ("volume", "", (BLOCKED, "read_only_cache")),
     ("turn", "", ("tune_block_size", "transpose_through_shared_memory", "pad_shared_memory")),
 ]
 
@@ -625,7 +652,8 @@ async def made_of(name: str, folder: Path) -> Task:
 
 
 OFTEN_OR_SELDOM = every(
-    8, CHAINS, lambda chain: chain[0], always=lambda chain: chain[1] == PERSON_TILED
+    8, CHAINS, lambda chain: BLOCKED in chain[2][0] or chain[0],
+    always=lambda chain: chain[1] == PERSON_TILED or chain[0] in ("samples", "turned"),
 )
 
 

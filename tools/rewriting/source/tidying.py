@@ -37,12 +37,12 @@ def tidied(before: str, after: str) -> str:
 
 
 def _defined(node: Node) -> str:
-    """Return the name of a file-level constant or device function, else nothing."""
+    """Return the name of a file-level constant, device function or static one, else nothing."""
     if node.type == "declaration":
         found = declarations(node)
         if len(found) == 1 and found[0].type.startswith("constexpr"):
             return found[0].name
-    if node.type == "function_definition" and text_of(node).startswith("__device__"):
+    if node.type == "function_definition" and text_of(node).startswith(("__device__", "static ")):
         declarator = node.child_by_field_name("declarator")
         name = declarator.child_by_field_name("declarator") if declarator else None
         return text_of(name) if name is not None else ""
