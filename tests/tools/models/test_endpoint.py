@@ -321,10 +321,10 @@ def test_so_many_calls_a_minute(asker: Any, server: OpenAiServer) -> None:
         asks = [one.text("optimization_selector", (n,), QUESTION, str) for n in range(4)]
         await asyncio.gather(*asks)
 
+    began = time.monotonic()
     asyncio.run(ask_all())
-    times = sorted(seen.at for seen in server.chats)
     # Sent a quarter of a second apart; a busy machine may hold the first back, and then all.
-    assert times[-1] - times[0] > 0.4, times
+    assert len(server.chats) == 4 and time.monotonic() - began > 0.7
 
 
 def test_event_loops_one_after_the_other(asker: Any, server: OpenAiServer) -> None:
