@@ -17,9 +17,11 @@ from ..rewriting.source.constants import Constants
 from ..rewriting.source.launches import (
     BLOCK,
     GRID,
+    block_name,
     block_size,
     ceiling,
     components,
+    counted_by_function,
     host_text,
     host_values,
     set_components,
@@ -83,7 +85,14 @@ def _with_named_block(text: str, task: Task, name: str) -> str:
     for found in _recognised(text, task):
         if found[0] == name:
             return found[1]
-    return text
+    source = Source(text)
+    launch = source.launch_of(next(each for each in source.kernels() if each.name == name))
+    threads = counted_by_function(source, launch)
+    if threads is None:
+        return text
+    block = block_name(source, Constants(source, task), launch)
+    set_components(source, launch, GRID, [ceiling(threads, block)])
+    return source.result()
 
 
 def _recognised(text: str, task: Task) -> list[tuple[str, str]]:

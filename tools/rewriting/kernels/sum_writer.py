@@ -59,7 +59,7 @@ class _Writer:
         source.replace(kernel.node, "\n".join([f"{kernel.head} {{", *indented(lines), "}"]))
         sizes = " * ".join(self._split(each) for each in body.coordinates)
         count = host_text(kernel, self.found.launch, sizes)
-        grid = ceiling(f"({count})", self.found.block)
+        grid = ceiling(count, self.found.block)
         set_components(source, self.found.launch, GRID, [grid])
         return source.result()
 

@@ -15,6 +15,8 @@ from .syntax import (
     declarations,
     descendants,
     renamed,
+    squeezed,
+    statements,
     text_of,
     uses,
 )
@@ -129,6 +131,26 @@ def ceiling(count: str, per_block: str) -> str:
     added = per_block if re.fullmatch(r"[\w */]+", per_block) else f"({per_block})"
     divisor = per_block if re.fullmatch(r"\w+", per_block) else f"({per_block})"
     return f"({whole} + {added} - 1) / {divisor}"
+
+
+def counted_by_function(source: Source, launch: Launch) -> str | None:
+    """Return how many threads a grid is for that a function of the file counts in blocks.
+
+    The function divides its only parameter by the block's size, which is a number, and rounds up.
+    """
+    grid, block = components(launch, GRID), components(launch, BLOCK)
+    found = re.fullmatch(r"(\w+)\((.+)\)", grid[0], re.DOTALL)
+    function = source.function(found[1]) if found and len(grid) == len(block) == 1 else None
+    if found is None or function is None or not block[0].isdigit():
+        return None
+    body = function.child_by_field_name("body")
+    heads = list(descendants(function, "parameter_list"))
+    counted = [text_of(each) for each in descendants(heads[0], "identifier")] if heads else []
+    returned = statements(body) if body is not None else []
+    if len(counted) != 1 or len(returned) != 1 or returned[0].node.type != "return_statement":
+        return None
+    value = re.sub(r"[()]", "", squeezed(text_of(returned[0].node.named_children[0])))
+    return found[2] if value == f"{counted[0]}+{block[0]}-1/{block[0]}" else None
 
 
 def _origin(launch: Launch, position: int) -> tuple[Node, bool]:
