@@ -589,7 +589,18 @@ class Model(nn.Module):
 def get_inputs():
     return [torch.randn(%s)]
 """
+BATCHED = """\
+class Model(nn.Module):
+    def forward(self, x, y):
+        return %s
+
+
+def get_inputs():
+    return [torch.randn(%s), torch.randn(%s)]
+"""
 REFERENCES = {
+    "batched": (BATCHED % ("torch.bmm(x, y)", "3, 37, 20", "3, 20, 45"), ""),
+    "heads": (BATCHED % ("(x @ y.mT / 3).tanh()", "2, 3, 33, 18", "2, 3, 40, 18"), ""),
     "rows": (CONVOLUTION % ("Conv2d(3, 6, (3, 2), bias=True)", ".relu()", "2, 3, 9, 11"), ""),
     "samples": (CONVOLUTION % ("Conv2d(4, 5, 3, stride=2, padding=1)", "", "3, 4, 8, 9"), ""),
     "one_sample": (CONVOLUTION % ("Conv2d(2, 4, 3, padding=1, dilation=2)", "", "1, 2, 9, 8"), ""),
@@ -627,6 +638,10 @@ CHAINS = [
     ("residual", "", (V4, "thread_coarsening", "grid_stride_loop", FAST)),
     ("residual", PERSON_RESIDUAL, ("grid_stride_loop", V4, "tune_block_size")),
     ("residual", PERSON_RESIDUAL, (V2, "thread_coarsening:factor=2")),
+    ("batched", "", (SQUARES, "pad_shared_memory")),
+    ("batched", "", ("shared_memory_tiling:tile=32", "register_tiling:tile=64,thread_tile=4")),
+    ("heads", "", ("shared_memory_tiling:tile=16", SQUARES, "read_only_cache")),
+    ("heads", "", ("register_tiling:tile=64,thread_tile=8", SQUARES)),
     ("rows", "", ("tune_block_size", BLOCKED_8)),
     ("rows", "", (BLOCKED, "tune_block_size:block_size=64")),
     ("samples", "", (BLOCKED, "unroll_loop")),

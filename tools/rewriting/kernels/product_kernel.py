@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
 from ....harness.records.tasks import Task
 from ..records import NotRecognised
 from ..source.constants import Constants
-from ..source.launches import BLOCK, block_size, components
+from ..source.launches import BLOCK, GRID, block_size, components
 from ..source.loops import CountingLoop, counting_loop
 from ..source.syntax import (
     Kernel,
     Launch,
     Source,
+    Statement,
     declarations,
     descendants,
     expression,
@@ -29,6 +31,7 @@ from ..source.syntax import (
     text_of,
     uses,
 )
+from ..source.threads import resolved
 from .plane import read_plane
 
 
@@ -53,6 +56,9 @@ class ProductBody:
     square: int = 1
     """Side of the square of results of one thread."""
     before: tuple[str, ...] = ()
+    batches: str = ""
+    """How many products there are, as the host counts them, where the kernel numbered its blocks
+    through all of them."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +97,93 @@ def product_kernels(text: str, task: Task) -> list[ProductKernel]:
 
 def _read(kernel: Kernel, launch: Launch, constants: Constants) -> ProductBody:
     if "__shared__" not in text_of(kernel.node):
-        return _read_naive(kernel, launch, constants)
+        numbered = _read_numbered(kernel, launch, constants)
+        return numbered or _read_naive(kernel, launch, constants)
     if len(components(launch, BLOCK)) == 1:
         return _read_squares(kernel, constants)
     return _read_tiled(kernel, launch, constants)
+
+
+BATCH = "static_cast<int>(blockIdx.z)"
+"""Which of several products a block is of."""
+MOST_BATCHES = 65535
+"""Blocks along the third axis of a grid."""
+
+
+def _read_numbered(kernel: Kernel, launch: Launch, constants: Constants) -> ProductBody | None:
+    """Read one thread a result, in square blocks that are numbered along the grid's only axis.
+
+    Row by row, and product by product where there are several, as first kernels have it. None where
+    a block is no such square.
+    """
+    listed = statements(kernel.body)
+    loops = [place for place, each in enumerate(listed) if each.node.type == "for_statement"]
+    lengths = block_size(constants, launch)
+    side = math.isqrt(lengths[0])
+    if len(loops) != 1 or len(lengths) != 1 or side * side != lengths[0]:
+        return None
+    tiles: dict[str, str] = {}
+    tile = row = column = kind = bounds = number = ""
+    kept: list[str] = []
+    for each in listed[: loops[0]]:
+        declared = declarations(each.node)
+        one = declared[0] if len(declared) == 1 else None
+        text = squeezed(text_of(one.value)) if one is not None and one.value is not None else ""
+        down = re.fullmatch(rf"(\w+)/(\w+)(%\w+)?\*{side}\+threadIdx\.x/{side}", text)
+        across = re.fullmatch(rf"(\w+)%(\w+)\*{side}\+threadIdx\.x%{side}", text)
+        if one is None:
+            bounds = bounds or squeezed(text_of(each.node))
+        elif counted := re.fullmatch(rf"\((\w+)\+{side - 1}\)/{side}", text):
+            tiles[one.name] = counted[1]
+        elif text == "blockIdx.x":
+            tile = one.name
+        elif tile and down and down[1] == tile and down[2] in tiles:
+            row, kind = one.name, one.type.replace("const", "").strip()
+        elif tile and across and across[1] == tile and across[2] in tiles:
+            column, wide = one.name, across[2]
+        elif tile and re.fullmatch(rf"{tile}/\((\w+)\*(\w+)\)", text):
+            number = one.name
+        elif "constexpr" not in one.type:
+            kept.append(each.text)
+    if not row or not column or len(tiles) != 2:
+        return None
+    columns = tiles.pop(wide)
+    ((_, rows),) = tiles.items()
+    if bounds != f"if({row}>={rows}||{column}>={columns})return;":
+        return None
+    return _numbered(listed[loops[0] :], kept, launch, constants, ProductBody(
+        row, column, "", kind, rows, columns, "", "", "", "", (), before=(number,),
+    ), side)  # fmt: skip
+
+
+def _numbered(
+    listed: list[Statement], kept: list[str], launch: Launch, constants: Constants,
+    place: ProductBody, side: int,
+) -> ProductBody:  # fmt: skip
+    """Return the product of a place that is known; its batch becomes the grid's third axis."""
+    loop = counting_loop(listed[0].node)
+    if loop is None or loop.start != "0" or loop.step != "1":
+        raise NotRecognised("the loop over the sum has another form")
+    accumulator, left, right = _update(loop.body, loop.variable, place.row, place.column)
+    kept = _without_zero(kept, accumulator)
+    (number,) = place.before
+    named = {number: BATCH} if number else {}
+    for line in kept:
+        for item in (d for n in fragment(line).named_children for d in declarations(n)):
+            named[item.name] = text_of(item.value) if item.value is not None else item.name
+    batches = ""
+    if number:
+        down, across = (f"(({n} + {side - 1}) / {side})" for n in (place.rows, place.columns))
+        batches = f"({components(launch, GRID)[0]}) / ({down} * {across})"
+        count = constants.pair(batches)
+        if count is None or count.full > MOST_BATCHES:
+            raise NotRecognised("there may be more products than a grid's third axis has blocks")
+        kept = [f"const {place.type} {number} = {BATCH};", *kept]
+    return replace(
+        place, index=loop.variable, depth=loop.bound, left=resolved(left, named),
+        right=resolved(right, named), accumulator=accumulator, batches=batches,
+        epilogue=tuple(each.text for each in listed[1:]), before=tuple(kept),
+    )  # fmt: skip
 
 
 def _read_naive(kernel: Kernel, launch: Launch, constants: Constants) -> ProductBody:
@@ -319,7 +408,7 @@ def _in_terms_of_k(
     if "threadIdx" in text or uses(text, step):
         # the offset of the step may stand apart: row * K + t * TILE + threadIdx.x
         text = re.sub(rf"{start}\+threadIdx\.[xy]", "k", text)
-    if "threadIdx" in text or "blockIdx" in text or uses(text, step):
+    if "threadIdx" in text or "blockIdx" in text.replace("blockIdx.z", "") or uses(text, step):
         raise NotRecognised("an index of the shared tiles has another form")
     return re.sub(r"(?<=[\w)\]])([*+])(?=[\w(])", r" \1 ", text)
 

@@ -6,7 +6,15 @@ import re
 
 from tree_sitter import Node
 
-from ..source.launches import BLOCK, GRID, ceiling, fresh_constant, host_text, set_components
+from ..source.launches import (
+    BLOCK,
+    GRID,
+    ceiling,
+    components,
+    fresh_constant,
+    host_text,
+    set_components,
+)
 from ..source.syntax import Source, declarations, indented, text_of, uses
 from .product_kernel import ProductKernel
 
@@ -48,7 +56,8 @@ def set_plane(found: ProductKernel, rows: str, columns: str, block: list[str]) -
     body = found.body
     across = ceiling(host_text(found.kernel, found.launch, body.columns), columns)
     down = ceiling(host_text(found.kernel, found.launch, body.rows), rows)
-    set_components(found.source, found.launch, GRID, [across, down])
+    beyond = [body.batches] if body.batches else components(found.launch, GRID)[2:]
+    set_components(found.source, found.launch, GRID, [across, down, *beyond])
     set_components(found.source, found.launch, BLOCK, block)
 
 
