@@ -23,8 +23,11 @@ MOST_TRIES = 16
 TELLS = 3e-4
 """Times the root mean square of an answer: elements that differ by more say what they were given.
 """
+TELLING_SIZE = 0.01
+"""The same of all elements together, where they all tell."""
 LEAST_TELLING = 0.5
-"""Of the share of elements that tell with the file's parameters: so many have to with others."""
+"""Of the share of elements that tell with the file's parameters, and of what they tell by: as much
+has to with others."""
 
 Survives = Callable[[Variation, Sequence[Draw]], bool]
 
@@ -78,7 +81,7 @@ class _Trial:
     ) -> None:
         self._reference, self._variation = reference, variation
         self._survives, self._alone = survives, alone
-        self._usual: list[float] | None = None
+        self._usual: list[tuple[float, float]] | None = None
 
     def with_levels(self, levels: dict[str, Level]) -> Variation:
         alone = tuple(name for name in self._alone if name in levels)
@@ -98,11 +101,14 @@ class _Trial:
         except (ReferenceFault, RuntimeError):
             return False
         pairs = zip(found, self._usual, strict=True)
-        return all(share >= LEAST_TELLING * usual for share, usual in pairs)
+        return all(
+            share >= LEAST_TELLING * usual and size >= min(TELLING_SIZE, LEAST_TELLING * usual_size)
+            for (share, size), (usual, usual_size) in pairs
+        )
 
-    def _telling(self, variation: Variation, *, trained: bool) -> list[float]:
-        """Return the share of each answer's elements that are others for other inputs, 0 where they
-        are not exact."""
+    def _telling(self, variation: Variation, *, trained: bool) -> list[tuple[float, float]]:
+        """Return the share of each answer's elements that are others for other inputs, and how far
+        they are, relative to the answer; less than nothing where answers are not exact."""
         how = Draw(1, "gaussian", trained=trained, lines="unlike")
         one, other = (
             draw(self._reference, how._replace(seed=seed), variation) for seed in (1, 2)
@@ -112,14 +118,15 @@ class _Trial:
             copy.deepcopy(case.model), clone_arguments(other.arguments, fresh)
         )
         if trained and not case.is_precise:
-            return [-1.0] * len(answers)
+            return [(-1.0, -1.0)] * len(answers)
         return [*map(_differing, case.outputs, answers)]
 
 
-def _differing(one: torch.Tensor, other: torch.Tensor) -> float:
+def _differing(one: torch.Tensor, other: torch.Tensor) -> tuple[float, float]:
     if not one.numel() or one.shape != other.shape:
-        return 0.0
+        return 0.0, 0.0
     if not one.is_floating_point():
-        return float((one != other).float().mean())
-    off = (one.double() - other.double()).abs() > TELLS * root_mean_square(one)
-    return float(off.float().mean())
+        return float((one != other).float().mean()), 1.0
+    off, size = (one.double() - other.double()).abs(), root_mean_square(one)
+    share = float((off > TELLS * size).float().mean())
+    return share, root_mean_square(off) / size if size else 0.0
