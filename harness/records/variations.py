@@ -30,6 +30,20 @@ class Variation(Record):
     uniform_width: float = 1.0
     """How far from zero inputs of the distribution `uniform` lie: so little that what forward()
     adds to keep a root or a quotient finite shows, where it adds any."""
+    trained: dict[str, Level] = Field(default_factory=dict)
+    """Floating parameters and buffers that forward() lets be of other size and sign, as they may be
+    after training, in a case that it still tells right from wrong by: "positive" ones of size only.
+    """
+    alone: tuple[str, ...] = ()
+    """Of these, what is a single number."""
+    guarded: bool = False
+    """Whether forward() answers to inputs that are all zero with numbers because it guards against
+    them: one case is that."""
+    undefined: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Of inputs, by name, what of "nan", "inf" and "-inf" a case holds: forward() asks for such and
+    returns numbers."""
+    least: bool = False
+    """Whether the least integer of a type is common where integers are of all bits."""
     borders: tuple[tuple[float, int], ...] = ()
     """Magnitudes that forward() compares elements of its inputs with, 0 left out, and how many
     units in the last place from each it can tell: a case holds them and what lies so far beside."""

@@ -19,7 +19,19 @@ from ..precision.double_precision import double_answers
 from ..precision.rounding import SHORT, OperationsSeen, answers_in_order, plain_answers
 from ..precision.steps import Steps, steps_of
 from ..precision.ties import hang_on_ties
-from ..precision.tolerances import Scale, all_finite, tolerance_of, with_steps
+from ..precision.tolerances import (
+    Scale,
+    all_finite,
+    base_of,
+    excess,
+    root_mean_square,
+    tolerance_of,
+    with_steps,
+)
+
+PRECISE = 0.01
+"""Of an answer's root mean square: PyTorch's own error, beyond what any number is rounded by, where
+there is much to compare."""
 
 _HALF_TYPES = (torch.float16, torch.bfloat16)
 
@@ -59,6 +71,17 @@ class Case:
             None if exact is None else largest_error(answer, exact)
             for answer, exact in zip(self.outputs, self.exact, strict=True)
         ]
+
+    @property
+    def is_precise(self) -> bool:
+        """Whether PyTorch's own error leaves a part of each answer to be compared."""
+        for answer, exact in zip(self.outputs, self.exact, strict=True):
+            base = base_of(answer.dtype, is_cast(self.instance, answer))
+            if exact is not None and base is not None:
+                off = excess(answer, exact, base.relative)
+                if off > PRECISE * root_mean_square(answer):
+                    return False
+        return True
 
     def tolerances(
         self, scale: Scale, factor: float = OWN_ERROR_FACTOR

@@ -197,7 +197,7 @@ def first_finite(
     get_inputs()'s own values are the last resort. Raises ReferenceFault.
     """
     case: Case | None = None
-    for how in _ways(seed, distribution):
+    for how in _ways(seed, distribution, variation):
         case = None
         try:
             case = Case(reference, draw(reference, how, variation))
@@ -206,6 +206,8 @@ def first_finite(
                 raise
             continue
         told = case.finite if usual is None else usual.is_met_by(case)
+        if how.trained and told and not case.is_precise:
+            continue
         if how.still or (told and not case.hangs_on_ties):
             break
     assert case is not None
@@ -217,12 +219,14 @@ _ALIKE = ("gaussian", "uniform", "zeros", "offset")
 """Distributions in which lines hold equal elements by intent, where that tells anything."""
 
 
-def _ways(seed: int, distribution: str) -> Iterator[Draw]:
+def _ways(seed: int, distribution: str, variation: Variation) -> Iterator[Draw]:
+    trained = {"gaussian": variation.trained, "zeros": variation.alone}.get(distribution)
     if distribution != "normal":
         for factor in _FACTORS.get(distribution, (1.0,)):
-            yield Draw(seed, distribution, factor)
-            if distribution in _ALIKE:
-                yield Draw(seed, distribution, factor, lines="unlike")
+            for way in (True, False) if trained else (False,):
+                yield Draw(seed, distribution, factor, trained=way)
+                if distribution in _ALIKE:
+                    yield Draw(seed, distribution, factor, trained=way, lines="unlike")
         yield Draw(seed, distribution, tame=True)
     yield Draw(seed, "normal")
     yield Draw(seed, "normal", still=True)

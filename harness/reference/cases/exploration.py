@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -25,6 +25,8 @@ from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments
 from ..precision.tolerances import all_finite
 from .comparisons import borders_of
 from .epsilon import telling_width
+from .oddities import with_oddities
+from .trained import with_trained
 
 TRIAL_SECONDS = 3
 """Of this thread, for one trial: a number of steps taken from an input may be 2^60. Longer where
@@ -32,8 +34,11 @@ forward() itself is. Other work on the machine does not count: a task would be a
 that is much."""
 TRIAL_BYTES = 4 << 30
 """Memory that a trial may take beyond what is taken: so may a size."""
-TRIALS = ((1, "gaussian"), (2, "uniform"), (3, "large"))
-"""Seed and distribution of the draws that a level must survive."""
+TRIALS = (
+    Draw(1, "gaussian", lines="unlike"), Draw(2, "uniform", lines="unlike"),
+    Draw(3, "large", 2.0, lines="unlike"),
+)  # fmt: skip
+"""Draws that a level must survive."""
 
 
 def explore(
@@ -84,7 +89,9 @@ def explore(
     found = _freest(trial, start, ladders)
     borders = borders_of(reference, read_only_of(reference.instance(0), plain))
     found = found.model_copy(update={"borders": borders})
-    return found.model_copy(update={"uniform_width": telling_width(reference, found)})
+    found = found.model_copy(update={"uniform_width": telling_width(reference, found)})
+    found = with_oddities(reference, found, trial.survives)
+    return with_trained(reference, found, trial.survives)
 
 
 def _require_all_given(reference: Reference) -> None:
@@ -216,13 +223,11 @@ class _Trial:
         # Some references answer with infinities by design (masks): then so may all trials.
         self._insist = all_finite(outputs)
 
-    def survives(self, variation: Variation) -> bool:
+    def survives(self, variation: Variation, draws: Sequence[Draw] = TRIALS) -> bool:
         """Say whether forward() answers as before: no error, the same shapes, finite numbers."""
         try:
             with _limits(self._seconds):
-                for seed, distribution in TRIALS:
-                    factor = 2.0 if distribution == "large" else 1.0
-                    how = Draw(seed, distribution, factor, lines="unlike")
+                for how in draws:
                     instance = draw(self._reference, how, variation)
                     outputs = self._reference.outputs(instance.model, instance.arguments)
                     if _forms(outputs) != self._forms:

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +66,8 @@ class _How(NamedTuple):
     still: bool
     alike: bool = True
     """Whether elements are equal by intent: in rows of some kinds, and in lines of others."""
+    trained: bool = False
+    """Whether parameters are as training may leave them, as far as they may."""
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -100,7 +102,7 @@ def write_full_case(
     """
     began = time.thread_time()  # It takes part in all that PyTorch computes.
     hung = False
-    for how in _HOW:
+    for how in _ways(variation):
         if how.distribution == "full" and how.alike == hung:
             continue
         instance, row_axes = _draw(reference, how, shapes, variation, secret)
@@ -129,6 +131,13 @@ def write_full_case(
         "seconds": time.thread_time() - began,
     }  # fmt: skip
     (answers / "case.json").write_text(json.dumps(described), encoding="utf-8")
+
+
+def _ways(variation: Variation) -> Iterator[_How]:
+    for how in _HOW:
+        if variation.trained and how.distribution == "full":
+            yield how._replace(trained=True)
+        yield how
 
 
 def _hang_on_ties(reference: Reference, instance: Instance) -> bool:
@@ -206,7 +215,10 @@ def _draw(
 ) -> tuple[Instance, int]:
     """Return an instance, and how many leading axes count its rows; 0 where all are alike."""
     seed = seed_of(SEED, secret)
-    drawn = Draw(seed, how.distribution, still=how.still, lines="any" if how.alike else "unlike")
+    drawn = Draw(
+        seed, how.distribution, still=how.still, trained=how.trained,
+        lines="any" if how.alike else "unlike",
+    )  # fmt: skip
     instance = draw(reference, drawn, variation)
     if not how.factor:
         if how.distribution == "full":

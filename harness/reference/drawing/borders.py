@@ -48,10 +48,14 @@ def beside(borders: Sequence[tuple[float, int]], dtype: torch.dtype) -> list[flo
 
 
 def put_borders(
-    value: torch.Tensor, borders: Sequence[float] | Sequence[int], even: torch.Tensor
+    value: torch.Tensor,
+    borders: Sequence[float] | Sequence[int],
+    even: torch.Tensor,
+    span: tuple[float, float] = (FROM, SHARE),
 ) -> None:
     """Put borders into a tensor, in place, where as many numbers from 0 to 1 say so."""
+    first, share = span
     for turn, border in enumerate(borders):
-        begin = FROM + SHARE * turn / len(borders)
-        chosen = (even >= begin) & (even < FROM + SHARE * (turn + 1) / len(borders))
+        begin = first + share * turn / len(borders)
+        chosen = (even >= begin) & (even < first + share * (turn + 1) / len(borders))
         value.masked_fill_(chosen, border)

@@ -5,7 +5,8 @@ How far (`Variation.levels`), the freest first that forward() survives (explorat
     floating inputs     any; positive; range: from the smallest to the largest of its own
     integer inputs      any: all bits of the type; below: from 0 to its largest; range; order
     boolean inputs      any; some: one in ten is another; order
-    parameters that the seed does not choose    any: noise is added; scaled: multiplied by noise
+    parameters that the seed does not choose    any: noise is added; scaled: multiplied by noise,
+        and in some cases all parameters are drawn anew, as if trained (trained.py)
 
 and, where none is survived, own: as get_inputs() and the model have them. Buffers that do not
 depend on the seed are constants of the task and stay. Of an input's structure is kept what the task
@@ -38,6 +39,7 @@ from .orders import (
     put_in_order,
 )
 from .peaks import add_peaks
+from .trained import retrain
 
 LADDERS: dict[str, tuple[Level, ...]] = {
     "float": ("any", "positive", "range"),
@@ -61,6 +63,15 @@ TIMED_SPAN = 16
 """One in this many elements of a timed input is of another distribution than get_inputs()'s: where
 its own values alone tell nothing (a loss of random numbers is the same each time), they do."""
 
+LEAST_SHARE = 2.0**-6
+"""Of integers of all bits, which are the least of their type."""
+
+CROWDED = 16
+"""Of numbers in order all but one step lie within this part of their span, where one is long."""
+
+UNDEFINED_FROM, UNDEFINED_SHARE = 0.75, 2.0**-5
+"""As borders.FROM and borders.SHARE, of what is no number."""
+
 _SORTED_ELEMENTS = 1 << 26
 """Larger integer tensors are taken to have no structure: looking for it would take too long."""
 
@@ -79,6 +90,9 @@ class Draw(NamedTuple):
     """Whether no value leaves the range of get_inputs()'s own."""
     still: bool = False
     """Whether parameters that the seed does not choose stay as they are."""
+    trained: bool = False
+    """Whether parameters are drawn anew as far as `Variation.trained` says: of "zeros" only those
+    that are one number."""
     lines: Literal["any", "unlike", "drawn"] = "any"
     """How lines are put in order: "unlike" ones hold no equal elements by intent, and some flag
     that is set; "drawn" ones are as each element by itself makes them."""
@@ -93,11 +107,25 @@ def draw(reference: Reference, how: Draw, variation: Variation) -> Instance:
             for name in variation.fixed:
                 if name in instance.parameters:
                     disturb(instance.parameters[name], variation.levels[name], generator)
+            if how.trained:
+                _retrain(instance, how, variation, generator)
     if how.distribution != "normal":
         change = _Inputs(how, variation, generator)
         for name, tensor in instance.inputs.items():
             tensor.copy_(change(name, tensor))
     return instance
+
+
+def _retrain(
+    instance: Instance, how: Draw, variation: Variation, generator: torch.Generator
+) -> None:
+    kept = instance.parameters | instance.buffers
+    for name, level in variation.trained.items():
+        if name in kept and (how.distribution != "zeros" or name in variation.alone):
+            drawn = name not in variation.fixed
+            own = kept[name].detach().clone()
+            retrain(kept[name], level, how.distribution, generator, drawn=drawn)
+            kept[name].copy_(structured(kept[name], own, not drawn))
 
 
 def read_only_of(instance: Instance, variation: Variation) -> Instance:
@@ -176,7 +204,7 @@ class _Inputs:
         if own.is_floating_point() and self.how.distribution == "full" and not fixed:
             return own
         if own.is_floating_point():
-            value = self._floating(own, "range" if self.how.tame else level)
+            value = self._floating(name, own, "range" if self.how.tame else level)
             return self._with_infinities(structured(value, own, fixed), own)
         if self.how.tame:
             level = "order"
@@ -196,7 +224,7 @@ class _Inputs:
         put_flags_in_order(flags, Order("gaussian", alike=False), self.generator)
         return value.masked_fill(flags, float(own[infinite][0]))
 
-    def _floating(self, own: torch.Tensor, level: Level) -> torch.Tensor:
+    def _floating(self, name: str, own: torch.Tensor, level: Level) -> torch.Tensor:
         shape, device = tuple(own.shape), self.generator.device
         distribution, factor = self.how.distribution, self.how.factor
         if distribution == "timed":
@@ -218,6 +246,8 @@ class _Inputs:
             value *= self.variation.uniform_width
         elif distribution == "constant":
             value = torch.full(shape, CONSTANTS[self.drawn % len(CONSTANTS)], device=device)
+            if self.variation.guarded and not self.apart:
+                value.zero_()
         else:
             noise = torch.randn(shape, generator=self.generator, device=device)
             if distribution == "zeros":
@@ -232,6 +262,8 @@ class _Inputs:
                 if distribution == "large" and own.dim() > 1 and not positive:
                     # One sample lies far below zero: what begins a maximum with zero shows.
                     noise[-1] = -1 - noise[-1].abs()
+                if distribution == "offset" and self.variation.guarded and not self.apart:
+                    factor = factor if positive else -factor  # Nothing else is so as a whole.
                 value = noise.add_(factor) if distribution == "offset" else noise.mul_(factor)
         self.drawn += 1
         value = (value.abs_() if positive else value).to(own.dtype)
@@ -241,6 +273,10 @@ class _Inputs:
                 low, high = (0.0, torch.inf) if positive else (low, high)
                 found = [each for each in found if low <= each <= high]
             put_borders(value, found, even)
+        if distribution == "zeros" and level != "range":
+            odd = [float(each) for each in self.variation.undefined.get(name, ())]
+            odd = [each for each in odd if not (positive and each < 0)]
+            put_borders(value, odd, even, (UNDEFINED_FROM, UNDEFINED_SHARE))
         padded = distribution == "zeros" and level != "range" and not self.apart
         if padded and self.how.lines == "any" and value.numel():
             pad_lines(value)
@@ -294,7 +330,12 @@ class _Inputs:
             return self._whole_in_order(own, level, replace(order, level=order.alike))
         value = _discrete(own, level, self.generator)
         if structure:
+            in_range = level in ("below", "range") and not all_differ(own)
+            if distribution == "large" and in_range:
+                self._crowd(value)
             return value
+        if level == "any" and self.variation.least and own.dtype.is_signed:
+            value.masked_fill_(self._even(own) < LEAST_SHARE, torch.iinfo(own.dtype).min)
         if distribution == "constant":
             return own.flatten()[self._number(own.numel())].expand(own.shape).clone()
         if distribution == "zeros" and level == "below":
@@ -325,6 +366,16 @@ class _Inputs:
             flags[:length] = True
         elif kind == "last":
             flags[len(flags) - length :] = True
+
+    def _crowd(self, value: torch.Tensor) -> None:
+        """Have one step of integers in order be most of their span, in place."""
+        low, high = value[..., :1].clone(), value[..., -1:].clone()
+        behind = torch.arange(value.shape[-1], device=value.device)
+        before = behind <= self._number(value.shape[-1] - 1)
+        near_low = low + (value - low).div(CROWDED, rounding_mode="floor")
+        near_high = high - (high - value).div(CROWDED, rounding_mode="floor")
+        value.copy_(torch.where(before, near_low, near_high))
+        value[..., :1], value[..., -1:] = low, high
 
     def _whole_in_order(self, own: torch.Tensor, level: Level, order: Order) -> torch.Tensor:
         """Return integers whose lines are in order."""

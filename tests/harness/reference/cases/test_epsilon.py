@@ -7,7 +7,8 @@ from small_references import reference
 
 from kernelblaster.harness.judge.tensor_comparison import all_agree
 from kernelblaster.harness.reference.cases.case import Case
-from kernelblaster.harness.reference.cases.epsilon import OtherEpsilon
+from kernelblaster.harness.reference.cases.distributions import first_finite
+from kernelblaster.harness.reference.cases.epsilon import FAINT, OtherEpsilon
 from kernelblaster.harness.reference.cases.exploration import explore
 from kernelblaster.harness.reference.drawing.draws import Draw, draw
 
@@ -48,3 +49,28 @@ def test_another_epsilon_is_a_wrong_answer(body: str, inputs: str) -> None:
 )  # fmt: skip
 def test_what_has_no_epsilon_or_hides_it_is_tried_at_its_usual_width(body: str) -> None:
     assert explore(reference(body)).uniform_width == 1.0
+
+
+@pytest.mark.parametrize(
+    ("body", "faint"),
+    [
+        ("x / x.norm(dim=1, keepdim=True)", True),
+        ("(x != 0).sum(1)", True),
+        ("torch.sign(x)", True),
+        ("x.argmax(1)", True),
+        ("torch.log(x.abs())", True),
+        ("x / x.square().mean().sqrt() + x", True),
+        ("x.tanh() / x.tanh().norm(dim=1, keepdim=True)", False),  # Plain ones return zero there.
+        ("(torch.sign(x), x * 2)", False),  # One answer would be small.
+        ("torch.sigmoid(x)", False),  # All would be alike.
+        ("x.pow(6) / x.pow(6).sum(1, keepdim=True)", False),  # No number is so small.
+        ("x * 2", False),
+    ],
+)
+def test_what_is_no_smaller_for_small_inputs_is_tried_on_them(body: str, faint: bool) -> None:
+    made = reference(body)
+    variation = explore(made)
+    assert variation.uniform_width == (FAINT if faint else 1.0)
+    case, how = first_finite(made, variation, 2, "uniform", None)
+    assert how.distribution == "uniform" and case.finite
+    assert (float(case.tensors["x"].abs().max()) < 1e-8) is faint

@@ -320,7 +320,7 @@ def test_no_tolerance_is_more_than_a_share_of_the_answer(body: str) -> None:
 
 
 def test_an_output_that_pytorch_does_not_meet_itself_is_not_compared() -> None:
-    made = reference("torch.sin(x * 1e9)")
+    made = reference("torch.sin(x * 1e20)")
     assert {case.tolerances("down")[0] for case in cases(made, explore(made))[:3]} == {None}
 
 
