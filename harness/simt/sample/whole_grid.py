@@ -19,10 +19,10 @@ from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
 from ..sass.sums import kernel_code
 from . import block_choice as choose
-from .contention import contention_of
 from .dependence import TooUneven, Unaffordable, shared_counter
 from .instruction_counts import count_by_kind
 from .memory_traffic import MemoryTraffic, constant_waits, traffic_of
+from .put_together import put_together
 from .sampled_runs import SampledRuns, is_uneven
 from .slowest_warp import slowest_path
 from .warp_chain import chain_clocks
@@ -119,29 +119,13 @@ def whole_launch(
         probe = replace(result, critical=path.last)
         last = slowest_path(launch.module, probe, warps, machine, machine_chain).delay
     counts.barriers_per_warp = max(counts.barriers_per_warp, slowest.barriers)
-    return LaunchCounters(
-        kernel=launch.kernel,
-        grid=launch.grid,
-        block=launch.block,
-        dynamic_shared_bytes=launch.dynamic_shared_bytes,
-        samples=[counts],
-        sampled_blocks=blocks,
-        resident_blocks=max(1, held.blocks),
-        chain_clocks=chain * slowest.delay,
-        slowest_warp=slowest.delay,
+    return replace(
+        put_together(runs, held, [counts], traffic, chain, slowest),
         # The block that ends last is known step by step, what it waited for by its length.
         path_blocks=last / slowest.delay
         + (path.clocks - path.last_clocks) / max(1, path.own_clocks),
         path_waits=float(path.waits),
-        longest_block=runs.longest_block(),
-        local_bytes=float(launch.local_bytes),
-        **traffic.counted(),
-        constant_bytes=64.0 * result.constant_lines,
-        atomic_lines=runner.atomic_lines(),
-        **contention_of(runner)._asdict(),
         written=written_of(runner, blocks, 1, random.Random(0), outputs),
-        read=runner.read(),
-        simulated=runner.spent,
     )
 
 
