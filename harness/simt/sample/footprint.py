@@ -44,6 +44,7 @@ def footprint_of(
     fresh: Uses,
     uses: Uses,
     blocks: int,
+    asking: float,
     held: Occupancy,
     *,
     whole_range: bool,
@@ -60,12 +61,13 @@ def footprint_of(
         fresh: the runs by blocks that had not run before.
         uses: all runs.
         blocks: blocks of the grid.
+        asking: as how many equal blocks these ask memory: only blocks that do make up a wave.
         held: the launch's occupancy.
         whole_range: the corners of the grid have run.
     """
     totals = {"read": 0.0, "written": 0.0}
     in_wave = between_waves = awaited = 0.0
-    wave = min(blocks, gpu.sms * max(1, held.blocks))
+    wave = min(asking, gpu.sms * max(1, held.blocks))
     for allocation in sorted({place for _, result in uses for place in result.uses}):
         for name in totals:
             touched, ran, first, end = 0.0, 0, 1 << 62, 0
@@ -85,19 +87,19 @@ def footprint_of(
                 continue
             size = float(memory.ends[allocation] - memory.starts[allocation])
             span = float(end - first) if whole_range else size
-            each = touched / ran * 32.0
-            whole, here = min(each * blocks, span), min(each * wave, span)
+            each = touched / ran * 32.0 * blocks / asking
+            whole, here = min(each * asking, span), min(each * wave, span)
             totals[name] += whole
             in_wave += here
             # What every wave reads afresh, unless the L2 keeps this allocation from wave to wave.
             # Neighbours that share a rim do so while the L2 has it.
             if not whole:
                 continue
-            shared = each * blocks / whole
+            shared = each * asking / whole
             if reading:
                 awaited += each * wave * whole / here
             if name == "read" and span > gpu.l2_bytes / 2 and shared > RIM:
-                between_waves += max(0.0, blocks / wave * here - whole)
+                between_waves += max(0.0, asking / wave * here - whole)
     return Footprint(
         totals["read"], totals["written"], between_waves, awaited,
         overflow=max(0.0, 1 - gpu.l2_bytes / in_wave) if in_wave else 0.0,

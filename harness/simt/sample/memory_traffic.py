@@ -29,6 +29,7 @@ from .footprint import (
     lost_reuse,
 )
 from .sampled_runs import SampledRuns
+from .unlike_blocks import asking_blocks
 
 WRITE_ACCESSES = 2.0
 """Accesses of DRAM for a store to a single place: it reads the rest, and writes."""
@@ -115,8 +116,8 @@ def traffic_of(
     loads = _loads(module)
     shape = trace_shape(resident.trace, len(module.instructions))
     footprint = footprint_of(
-        gpu, runs.runner.asked.memory, runs.runner.fresh, runs.runner.uses, runs.blocks, held,
-        whole_range=runs.whole_range,
+        gpu, runs.runner.asked.memory, runs.runner.fresh, runs.runner.uses, runs.blocks,
+        asking_blocks(runs), held, whole_range=runs.whole_range,
     )  # fmt: skip
     if not _shows_loads(shape, loads, runs):
         return _unseen(gpu, module, runs, footprint, samples)

@@ -10,6 +10,7 @@ from .contention import contention_of
 from .memory_traffic import MemoryTraffic
 from .sampled_runs import SampledRuns
 from .slowest_warp import SlowestPath
+from .unlike_blocks import Each, levels
 
 
 def put_together(
@@ -19,6 +20,7 @@ def put_together(
     traffic: MemoryTraffic,
     chain_clocks: float,
     slowest: SlowestPath,
+    each: Each,
 ) -> LaunchCounters:
     """Return the counters that every launch has.
 
@@ -29,6 +31,7 @@ def put_together(
         traffic: what the launch moves.
         chain_clocks: clocks of an average warp alone.
         slowest: what the slowest path of a block is beside that.
+        each: what each sampled block takes.
     """
     runner = runs.runner
     launch = runner.asked.launch
@@ -43,6 +46,10 @@ def put_together(
         chain_clocks=chain_clocks * slowest.delay,
         slowest_warp=slowest.delay,
         longest_block=runs.longest_block(),
+        work_levels=levels(each.instructions / max(1.0, each.instructions.mean()), runs.blocks),
+        clock_levels=[]
+        if each.clocks is None
+        else levels(each.clocks / each.clocks.mean(), runs.blocks),
         **traffic.counted(),
         atomic_lines=runner.atomic_lines(),
         **contention_of(runner)._asdict(),

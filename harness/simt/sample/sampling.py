@@ -28,6 +28,7 @@ from .race_checks import MOST_DEPENDENT, neighbours, races
 from .repeats import block_work
 from .sampled_runs import SampledRuns, hottest_atomic, run_samples
 from .slowest_warp import slowest_path
+from .unlike_blocks import each_block
 from .warp_chain import chain_clocks
 from .whole_grid import whole_launch
 from .written import Atomics, note_atomics, written_of
@@ -163,7 +164,10 @@ def _scaled(
     slowest = slowest_path(
         launch.module, runs.probe, warps / blocks, machine, machine_chain
     )  # fmt: skip
-    if machine is not None and (block := runs.lonely_block()) is not None:
+    each = each_block(runs, machine, warps / blocks, machine_chain)
+    if each.clocks is not None:
+        chain = float(each.clocks.mean()) / slowest.delay
+    elif machine is not None and (block := runs.lonely_block()) is not None:
         # Beside idle blocks an average warp has next to nothing to wait for: the block that does
         # the work waits as long as it does alone.
         of_one = warps / blocks
@@ -172,7 +176,7 @@ def _scaled(
     for counts in samples:
         counts.barriers_per_warp = max(counts.barriers_per_warp, slowest.barriers)
     return replace(
-        put_together(runs, held, samples or [Counts()], traffic, chain, slowest),
+        put_together(runs, held, samples or [Counts()], traffic, chain, slowest, each),
         standard_error=runs.standard_error(),
         joins_blocks=len(runner.ran) < blocks and runner.joins_blocks(),
         repeatable=True,

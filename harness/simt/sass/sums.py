@@ -150,6 +150,13 @@ class KernelCode:
             and "cas" not in self.module.instructions[each.statement - 1].modifiers
         }  # fmt: skip
 
+    def issued(self, executions: Sequence[float]) -> float:
+        """Return the machine instructions that warps issue who go through its blocks so often."""
+        return sum(
+            count * len(block.instructions)
+            for block, count in zip(self.code.blocks, executions, strict=True)
+        )
+
     def chain(
         self,
         executions: Sequence[float],
