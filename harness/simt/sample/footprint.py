@@ -15,6 +15,8 @@ from ...occupancy import Occupancy
 from ..counters import Counts
 from ..run.records import Memory, Result
 
+ATOMIC_BYTES = 4.0
+"""What an atomic of one lane changes, mostly."""
 RIM = 3.0
 """Blocks that read a sector, on average, up to which it is taken for a rim shared by neighbours."""
 
@@ -199,3 +201,15 @@ def filled_bytes(samples: Sequence[Counts], footprint: Footprint, uses: Uses) ->
     stored = footprint.written * max(0.0, 1 - by_atomics)
     missing = stored - samples[0].store_bytes
     return missing if missing > 0.1 * stored else 0.0
+
+
+def partly_written(samples: Sequence[Counts], footprint: Footprint) -> float:
+    """Return the bytes of sectors that stores and atomics leave as they are among what they write.
+
+    An atomic in place of a store covers as little of its sector.
+    """
+    if not samples:
+        return 0.0
+    covered = samples[0].store_bytes + ATOMIC_BYTES * samples[0].atomic_lanes
+    missing = footprint.written - covered
+    return missing if missing > 0.1 * footprint.written else 0.0

@@ -151,8 +151,9 @@ def _scaled(
     def machine_chain(executions: list[float], warps: float) -> float:
         assert machine is not None
         return machine.chain(
-            executions, warps, traffic.latencies, traffic.spreads, waits, traffic.echoes
-        )
+            executions, warps, traffic.latencies, traffic.spreads, waits, traffic.echoes,
+            traffic.flights,
+        )  # fmt: skip
 
     if ways:
         chain = fmean(machine_chain(executions, warps) for executions in ways)

@@ -111,7 +111,9 @@ def whole_launch(
         known = machine
 
         def machine_chain(executions: list[float], warps: float) -> float:
-            return known.chain(executions, warps, latencies, spreads, waits, traffic.echoes)
+            return known.chain(
+                executions, warps, latencies, spreads, waits, traffic.echoes, traffic.flights
+            )
 
         chain = machine_chain(executions, warps)
     slowest = slowest_path(launch.module, result, warps, machine, machine_chain)
