@@ -22,7 +22,7 @@ TIE = 0.85
 EVEN_BLOCKS = 16.0
 """Blocks of a grid to an SM up to which the last round of blocks finds the SMs as they were."""
 NEXT_TO_IDLE = 16.0
-"""How much less a block does that has no part in the work of others."""
+"""How much less a block does that has no part in the work of others, and all such together."""
 PHASED_BLOCKS = 2.0
 """Blocks to an SM up to which barriers keep work and memory apart."""
 FURTHER_BLOCKS = 1.5
@@ -263,12 +263,12 @@ def _busiest_sm(gpu: Gpu, demand: Demand) -> float:
     levels = demand.work_levels or [(float(demand.blocks), 1.0)]
     before = [0.0, *(blocks for blocks, _ in levels)]
     work = [(blocks - less) * each for less, (blocks, each) in zip(before, levels, strict=False)]
-    most = 0.0
+    most, nearly_all = 0.0, (1 - 1 / NEXT_TO_IDLE) * sum(work)
     for blocks, least in levels:
-        # What next to idle blocks do is no part of the work on which the others are.
+        # What next to idle blocks do, if it is little, is no part of the work of the others.
         those = sum(part for part, (_, each) in zip(work, levels, strict=True)
                     if each >= least / NEXT_TO_IDLE)  # fmt: skip
-        most = max(most, _rounded(blocks / gpu.sms) * least / max(those, least))
+        most = max(most, _rounded(blocks / gpu.sms) * least / max(those, nearly_all))
     return max(most, 1 / gpu.sms, demand.longest_block / demand.blocks)
 
 

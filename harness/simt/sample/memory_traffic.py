@@ -137,7 +137,8 @@ def traffic_of(
     again = 0.0
     sectors, by = replay.first_misses(atomics)
     readers = runs.readers(sectors)
-    distinct = float(np.count_nonzero(~np.isin(by, atomics)))
+    loaded = ~np.isin(by, atomics)
+    distinct = float(np.count_nonzero(loaded))
     if footprint.overflow:
         # The resident blocks of all SMs together overflow the L2: what one SM loads again, its
         # L1 having lost it, the L2 has lost as well.
@@ -163,9 +164,9 @@ def traffic_of(
     once = served(footprint.read)
     weights = (misses_of * by_instruction(once))[reading]
     halves = fetched_halves(
-        sectors, once,
-        float((shape.units[reading] * weights).sum()),
-        float((shape.sectors[reading] * weights).sum()),
+        sectors[loaded], once[loaded],
+        float((shape.units[loads] * weights[: len(loads)]).sum()),
+        float((shape.sectors[loads] * weights[: len(loads)]).sum()),
     )  # fmt: skip
     fetched = fetched_share(halves, footprint.overflow)
     filled = filled_bytes(samples, footprint, runs.runner.fresh)

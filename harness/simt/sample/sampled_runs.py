@@ -414,9 +414,8 @@ def _working_group(
         known = [block for block, each in zip(asked, work, strict=True) if each >= least]
         group = known[:count]
     else:
-        sm = generator.randrange(min(gpu.sms, len(known)))
-        turns = known[sm :: gpu.sms]
-        start = generator.randrange(max(1, len(turns) - count + 1))
+        turns = known[:: gpu.sms]  # all are known: what is found hangs on no draw
+        start = max(0, len(turns) - count) // 2
         group = turns[start : start + count]
     return group, runner.run(group, trace=True)
 

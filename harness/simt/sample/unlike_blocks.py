@@ -96,7 +96,7 @@ def each_block(
     module = runs.runner.asked.launch.module
     clocks, instructions = np.zeros((2, len(work)))
     for kind in kinds[:MOST_KINDS]:
-        longest = kind[int(np.argmax(work[kind]))]
+        longest = max(kind, key=lambda place: (work[place], -names[place]))
         alone = runs.runner.alone(names[longest])
         executions = machine.executions(alone, 1.0, warps)
         takes = chain(executions, warps)
