@@ -37,6 +37,8 @@ ALMOST_ALL = 0.75
 FEW_BLOCKS = 128
 """Up to as many of a grid, where they are little work, the one that is looked at closely hangs on
 no draw."""
+FEW_WORKING = 4
+"""Blocks that work among the samples, of which fewer stand for no SM."""
 LEAST_BUSY = 0.25
 """Of the SMs that a grid can fill, those that must have work, were it in equal parts."""
 
@@ -380,12 +382,13 @@ def _typical_group(
 
 
 def _working(samples: Samples) -> float:
-    """Return the least work of a block that is not idle; 0 where none of the samples is."""
+    """Return the least work of a block that is not idle; 0 where none is, or hardly one is not."""
     if not samples:
         return 0.0
     least = _typical(samples) / OUTLIER
     work = np.concatenate([result.work for _, result in samples])
-    return least if (work < least).any() else 0.0
+    few = np.count_nonzero(work >= least) < FEW_WORKING
+    return least if (work < least).any() and not few else 0.0
 
 
 def _working_group(

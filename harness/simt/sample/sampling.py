@@ -165,14 +165,16 @@ def _scaled(
     slowest = slowest_path(
         launch.module, runs.probe, warps / blocks, machine, machine_chain
     )  # fmt: skip
-    each = each_block(runs, machine, warps / blocks, machine_chain)
+    lonely = runs.lonely_block()
+    # A block that few draws meet is followed alone, whether this one has or not.
+    each = each_block(runs, machine if lonely is None else None, warps / blocks, machine_chain)
     if each.clocks is not None:
         chain = float(each.clocks.mean()) / slowest.delay
-    elif machine is not None and (block := runs.lonely_block()) is not None:
+    elif machine is not None and lonely is not None:
         # Beside idle blocks an average warp has next to nothing to wait for: the block that does
         # the work waits as long as it does alone.
         of_one = warps / blocks
-        alone = machine.executions(runner.run([block]), 1.0, of_one)
+        alone = machine.executions(runner.run([lonely]), 1.0, of_one)
         chain = max(chain, machine_chain(alone, of_one) / runs.longest_block())
     for counts in samples:
         counts.barriers_per_warp = max(counts.barriers_per_warp, slowest.barriers)
