@@ -35,14 +35,15 @@ MARK_SECONDS = 0.05
 them in steps of up to ten milliseconds."""
 
 
-def may_share(tensors: Sequence[TensorSpec], memory_bytes: int) -> bool:
-    """Say whether work on these tensors leaves a GPU of so much memory room for others."""
-    return sum(spec.nbytes for spec in tensors) <= SHARED_PART * memory_bytes
+def leaves_room(tensors: Sequence[TensorSpec], memory_bytes: int, part: float) -> bool:
+    """Say whether tensors leave a GPU of so much memory room for others: they take a part at most.
 
-
-def may_stay(tensors: Sequence[TensorSpec], memory_bytes: int) -> bool:
-    """Say whether tensors that nobody uses just now leave a GPU room for others."""
-    return sum(spec.nbytes for spec in tensors) <= HELD_PART * memory_bytes
+    Args:
+        tensors: what lies on the GPU.
+        memory_bytes: the GPU's memory.
+        part: SHARED_PART where work goes on, HELD_PART where nobody uses them just now.
+    """
+    return sum(spec.nbytes for spec in tensors) <= part * memory_bytes
 
 
 class Hold:

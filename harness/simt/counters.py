@@ -74,6 +74,10 @@ class Counts:
     """By source line: machine instructions, global sectors, shared wavefronts."""
 
 
+Level = tuple[float, float]
+"""How many blocks of a grid, and what each of them has at least, over an average block's."""
+
+
 @dataclass
 class LaunchCounters:
     """One launch of a candidate at full dimensions."""
@@ -118,6 +122,10 @@ class LaunchCounters:
     """Clocks of a block's slowest warp, and of those it waits for, over its average warp's."""
     longest_block: float = 1.0
     """Instructions of the longest block that ran over an average one's."""
+    work_levels: list[Level] = field(default_factory=list)
+    """Blocks by their instructions, fewest first; empty where all are equal."""
+    clock_levels: list[Level] = field(default_factory=list)
+    """The same by the clocks that each takes alone; empty where these are as their work."""
     path_blocks: float = 1.0
     """Work on the longest path from block to block, over that of a block's slowest warp."""
     path_waits: float = 0.0

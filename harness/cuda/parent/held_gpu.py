@@ -16,7 +16,7 @@ from ...records.builds import Diagnostic
 from ...records.evaluations import StageResult
 from ...records.outcomes import Outcome
 from ...records.tasks import Task
-from ..gpu_lock import may_share
+from ..gpu_lock import SHARED_PART, leaves_room
 from ..present_gpus import FoundGpu
 from ..reports import About, InputsAnswer, MeasureAnswer, NoAnswer, VerifyAnswer
 from .client import GpuWorker, WorkerEnded, WorkerTimedOut
@@ -54,7 +54,8 @@ class HeldGpu:
 
     def shares(self, task: Task) -> bool:
         """Say whether others may use the GPU while a task is verified, or prepared to be timed."""
-        return not self._alone and may_share(task.full.tensors, self.gpu.memory_bytes)
+        tensors, memory = task.full.tensors, self.gpu.memory_bytes
+        return not self._alone and leaves_room(tensors, memory, SHARED_PART)
 
     def ask(
         self, task: Task, request: dict[str, Any], kind: type[Kind]

@@ -35,7 +35,7 @@ from ...records.tasks import Task
 from ...records.tensors import TensorSpec
 from ...vetting.ptx_tokens import NotPtx, read_ptx
 from ...vetting.strong_accesses import strong_lines
-from ..gpu_lock import gpu_lock, may_share
+from ..gpu_lock import SHARED_PART, gpu_lock, leaves_room
 from ..present_gpus import FoundGpu
 from .client import replay_library
 
@@ -132,7 +132,8 @@ def sanitize_candidate(
             left = seconds - (time.monotonic() - began)
             return found, left if failed and hold.had_company() else 0.0
 
-    found, left = looked_at(seconds, shared=may_share(task.full.tensors, stage.memory_bytes))
+    shared = leaves_room(task.full.tensors, stage.memory_bytes, SHARED_PART)
+    found, left = looked_at(seconds, shared=shared)
     if left > 0:
         found, _ = looked_at(left, shared=False)
     return found

@@ -203,10 +203,11 @@ class Worker:
 
     def _let_go(self) -> None:
         """Give back what others on the GPU need more than the next request here would."""
-        from ..gpu_lock import may_stay
+        from ..gpu_lock import HELD_PART, leaves_room
 
+        memory = self.machine.properties.total_memory
         for context in self._tasks.values():
-            if not may_stay(context.tensors, self.machine.properties.total_memory):
+            if not leaves_room(context.tensors, memory, HELD_PART):
                 context.let_go()
 
     def _forget(self, task: str) -> None:

@@ -136,8 +136,9 @@ void critical_looks(Block *block, Warp *warp, int pc, LaneMask lanes, const uint
     }
     uint64_t offset = lanes ? addresses[__builtin_ctz(lanes)] - machine->arena_base : UINT64_MAX;
     if (!same && offset < machine->arena_size) {
-        machine->looks++;
-        machine->looks_at_written += machine->sectors[offset >> SECTOR_SHIFT].written_by != 0;
+        machine->counters[pc].looks++;
+        machine->counters[pc].looks_at_written +=
+            machine->sectors[offset >> SECTOR_SHIFT].written_by != 0;
     }
     warp->looked |= places_of(lanes, addresses);
     warp->steps_since = 0;

@@ -104,7 +104,7 @@ static void start_block(Block *block, int64_t place, Room room) {
     block->epoch_start = ++machine->clock;
     block->acquired = block->fenced = 0;
     block->fences = block->misled = false;
-    block->phase = 0, block->executed = 0, block->changes = 0, block->suspended = false, block->object_count = 0;
+    block->phase = 0, block->executed = block->asked = 0, block->ways = 0, block->changes = 0, block->suspended = false, block->object_count = 0;
     block->due = room.clocks, block->waits = room.waits, block->watched = 0;
     memset(block->barriers, 0, sizeof block->barriers);
     int poison = unwritten(machine);
@@ -343,7 +343,9 @@ int simt_run(Machine *machine) {
         int64_t left = machine->instruction_budget;
         ended = run_block(block);
         block->executed += left - machine->instruction_budget;
-        machine->work[block->number - 1 - machine->first_block] = block->executed;
+        int64_t place = block->number - 1 - machine->first_block;
+        machine->work[place] = block->executed;
+        machine->asked[place] = block->asked, machine->ways[place] = block->ways;
         if (block->stop) status = block->status;
         if (block->timed && ended && !block->stop) {
             critical_ends(block);

@@ -242,6 +242,7 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
     }
     for (int i = 0; i < sector_count; i++) touch_sector(block, sectors[i], allocations[i], access);
     counter->global_requests++;
+    block->asked++;
     counter->sectors += sector_count;
     counter->lines += count_lines(sectors, sector_count, base);
     counter->bytes += byte_count;

@@ -7,6 +7,13 @@ typedef struct {
     int associativity;
 } Cache;
 
+/* Who of an SM asked for a sector that its L1 lacked, and in which turn of the replay, from 1. */
+typedef struct {
+    uint32_t sector, instruction, warp, turn;
+} Fetch;
+
+#define LATEST_FETCHES 65536 /* what was asked for long before is no longer on its way */
+
 static bool open_cache(Cache *cache, int64_t bytes, int associativity) {
     cache->associativity = associativity;
     cache->sets = bytes / 128 / associativity;
@@ -45,20 +52,26 @@ static int add_line(uint32_t *lines, int count, uint32_t line) {
    Loads allocate; stores, atomics and loads past the L1 go on to the L2. Returns the number of misses, -1 when
    memory is short. Misses: sector | 1 << 31 for a store or atomic, at most `capacity` kept; `missed_by`:
    the instruction of each. `lines`, of loads, two numbers an instruction: the 128-byte lines of its
-   requests, and those of which the L1 lacked something. */
+   requests, and those of which the L1 lacked something. `flights`, two numbers an instruction: the
+   sectors that another load of another warp has asked for since this warp was last here, and that
+   load (of several, one that mostly has). */
 int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t *starts,
                        const int64_t *ends, int64_t bytes, int associativity, int64_t *sectors,
                        int64_t *hits, int64_t *lines, uint32_t *misses, uint32_t *missed_by,
-                       int64_t capacity) {
+                       int64_t capacity, int64_t instructions, int64_t *flights) {
     Cache cache;
     int64_t *at = malloc((size_t)(warp_count + 1) * sizeof *at), missed = 0;
-    if (!at || !open_cache(&cache, bytes, associativity)) {
-        free(at);
+    uint32_t *here = calloc((size_t)(warp_count * instructions + 1), sizeof *here), turn = 0;
+    int64_t *votes = calloc((size_t)instructions + 1, sizeof *votes);
+    Fetch *fetches = calloc(LATEST_FETCHES, sizeof *fetches);
+    if (!open_cache(&cache, bytes, associativity) || !at || !here || !votes || !fetches) {
+        free(at), free(here), free(votes), free(fetches), free(cache.ways);
         return -1;
     }
     memcpy(at, starts, (size_t)warp_count * sizeof *at);
     for (bool running = true; running;) {
         running = false;
+        turn++;
         for (int64_t warp = 0; warp < warp_count; warp++) {
             if (at[warp] >= ends[warp]) continue;
             running = true;
@@ -71,6 +84,17 @@ int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t 
                 uint32_t sector = record[4 + i];
                 sectors[record[2]]++;
                 bool hit = !past && look_up(&cache, sector, !writes);
+                Fetch *fetch = &fetches[sector * UINT64_C(0x9E3779B97F4A7C15) >> 48];
+                bool under_way = fetch->sector == sector &&
+                                 fetch->turn > here[warp * instructions + record[2]];
+                if (!writes && under_way && fetch->instruction != record[2] && fetch->warp != warp) {
+                    int64_t *flight = flights + 2 * (int64_t)record[2], *vote = votes + record[2];
+                    flight[0]++;
+                    if (*vote <= 0) flight[1] = fetch->instruction;
+                    *vote += flight[1] == fetch->instruction ? 1 : -1;
+                }
+                if (!hit && !writes && !under_way)
+                    *fetch = (Fetch){sector, record[2], (uint32_t)warp, turn};
                 asked_count = add_line(asked, asked_count, sector / LINE_SECTORS);
                 if (!hit) lacked_count = add_line(lacked, lacked_count, sector / LINE_SECTORS);
                 if (hit && !writes) hits[record[2]]++;
@@ -83,10 +107,11 @@ int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t 
                 lines[2 * (int64_t)record[2]] += asked_count;
                 lines[2 * (int64_t)record[2] + 1] += lacked_count;
             }
+            here[warp * instructions + record[2]] = turn;
             at[warp] += 4 + count;
         }
     }
-    free(cache.ways), free(at);
+    free(cache.ways), free(at), free(here), free(votes), free(fetches);
     return missed < capacity ? missed : capacity;
 }
 

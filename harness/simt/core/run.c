@@ -27,6 +27,12 @@ static bool is_warp_wide(int opcode) {
            opcode == OP_WARP_BARRIER;
 }
 
+/* The part of the kernel in which an instruction lies; what it calls lies anywhere. */
+static inline uint64_t way_of(const Machine *machine, int pc) {
+    uint32_t place = (uint32_t)(pc - machine->entry) * (uint32_t)machine->way_scale >> 16;
+    return UINT64_C(1) << (place & 63);
+}
+
 static WarpState spin(Block *block, Warp *warp, LaneMask lanes) {
     if (block->machine->hop_clocks) critical_waits(block, warp);
     warp->spin_count = 0;
@@ -85,6 +91,7 @@ WarpState run_warp(Block *block, Warp *warp) {
             }
             Counter *counter = &machine->counters[pc];
             counter->warps++;
+            block->ways |= way_of(machine, pc);
             counter->active_threads += __builtin_popcount(lanes);
             counter->threads += __builtin_popcount(mask);
             if (record_path && machine->path_length < machine->path_capacity)

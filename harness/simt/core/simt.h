@@ -103,6 +103,8 @@ typedef struct {
     const FunctionRow *functions; /* when `stacked` */
     Before *before;            /* null unless `keeping`; grown here; the caller frees it by simt_free */
     int64_t *work;             /* warp instructions of each block, in the order of `blocks` */
+    int64_t *asked;            /* its requests of global memory */
+    uint64_t *ways;            /* a bit of 64 for each part of the kernel that it came through */
     int64_t trace_length, trace_capacity;
     uint64_t arena_base, arena_size;
     int64_t first_block, block_count, instruction_budget, path_length, path_capacity;
@@ -114,7 +116,6 @@ typedef struct {
     int64_t horizon;    /* up to which clock nobody else has anything to do */
     int64_t path_clocks, path_waits; /* work, and waits for news, on the launch's longest path */
     int64_t own_clocks, last_clocks; /* work of the first block alone, and of the one that ends last */
-    int64_t looks, looks_at_written; /* at what this launch has written, among them */
     int64_t ended; /* when the last block did so far */
     int64_t news_clocks;    /* when the news of this turn are seen */
     uint64_t watched, news; /* bits of places: what somebody waits for, what is new */
@@ -130,6 +131,7 @@ typedef struct {
     int32_t function_count, instruction_count;
     int32_t following; /* who goes by what is not `initialised` leaves the same */
     int32_t drawn; /* turns are parts of a block's work, no two alike, and `turn` at most */
+    int32_t way_scale; /* 65,536 parts over the instructions of the kernel */
     int32_t keeping; /* what memory held before is kept, so that simt_take_back can restore it */
     uint32_t hottest_sector, clock, constant_lines;
     uint32_t grid[3], block[3];
@@ -236,6 +238,8 @@ typedef struct Block {
     bool fences;          /* some warp used a fence: others may rely on it */
     int32_t reduce_true, reduce_all; /* lanes of barrier.red so far */
     int64_t executed; /* warp instructions */
+    int64_t asked; /* requests of global memory */
+    uint64_t ways; /* see Machine */
     int64_t changes;  /* of memory or barriers: while there are some, spinning may end */
     bool stop, suspended;
     bool misled; /* read what would be otherwise had all blocks run; when `following` */

@@ -417,11 +417,12 @@ COUNTER_FIELDS: tuple[str, ...] = (
     "bytes", "local_requests", "local_sectors", "shared_requests", "shared_wavefronts",
     "shared_wavefronts_ideal", "shared_wavefronts_64", "shared_wavefronts_128", "atomic_lanes",
     "atomic_turns", "atomic_passes", "copy_sectors", "copy_fetched", "copy_wavefronts",
-    "slow_paths", "constant_words",
+    "slow_paths", "constant_words", "looks", "looks_at_written",
 )  # fmt: skip
 """copy_*: of asynchronous copies past the L1, by where the bytes go (memory.c); slow_paths:
 executions in which a lane takes one (Flag.SLOW_PATH); constant_words: words of constant memory, or
-of the kernel's parameters, at which the lanes of reads by a register begin."""
+of the kernel's parameters, at which the lanes of reads by a register begin; looks: where blocks go
+by their clocks, looks at what others may write, and those at what the launch has written."""
 COUNTER = np.dtype([(name, "<i8") for name in COUNTER_FIELDS])
 
 REPORT_FIELDS: tuple[str, ...] = (

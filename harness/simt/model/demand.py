@@ -57,6 +57,8 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
         barriers_per_warp=counts.barriers_per_warp,
         copied_share=counts.copy_sectors / counts.load_sectors if counts.load_sectors else 0.0,
         longest_block=launch.longest_block,
+        work_levels=tuple(launch.work_levels),
+        clock_levels=tuple(launch.clock_levels),
     )  # fmt: skip
 
 

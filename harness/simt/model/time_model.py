@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ...gpus import Gpu
 from ...records.profiles import Bottleneck
+from ..counters import Level
 from .constants import constants_of
 
 CONTENDED_LINES = 0.56
@@ -20,6 +21,8 @@ TIE = 0.85
 """Another resource is named beside the first from this share of the first's time."""
 EVEN_BLOCKS = 16.0
 """Blocks of a grid to an SM up to which the last round of blocks finds the SMs as they were."""
+NEXT_TO_IDLE = 16.0
+"""How much less a block does that has no part in the work of others, and all such together."""
 PHASED_BLOCKS = 2.0
 """Blocks to an SM up to which barriers keep work and memory apart."""
 FURTHER_BLOCKS = 1.5
@@ -72,6 +75,9 @@ class Demand:
     """Of the sectors loaded, those that asynchronous copies bring while the warps go on."""
     longest_block: float = 1.0
     """Work of the longest block over an average one's."""
+    work_levels: Sequence[Level] = ()
+    clock_levels: Sequence[Level] = ()
+    """See counters.LaunchCounters."""
     path_blocks: float = 1.0
     path_waits: float = 0.0
     """Blocks' work in series where blocks wait for blocks, and clocks until they see it."""
@@ -117,8 +123,7 @@ def estimate(gpu: Gpu, demand: Demand, *, l2_left_dirty: bool = False) -> Estima
     constants, clocks_per_us = constants_of(gpu), gpu.clock_ghz * 1e3
     if demand.tensor_operations:
         clocks_per_us *= constants.tensor_clock_share
-    busy_sms = min(gpu.sms, demand.blocks)
-    per_sm = _imbalance(gpu, demand) / busy_sms
+    per_sm = _busiest_sm(gpu, demand)
     pipe_clocks = {name: clocks * per_sm for name, clocks in _pipe_clocks(gpu, demand).items()}
     tensor = pipe_clocks["tensor"] / clocks_per_us
     compute = max(value for name, value in pipe_clocks.items() if name != "tensor") / clocks_per_us
@@ -249,15 +254,27 @@ def _atomic_microseconds(gpu: Gpu, demand: Demand) -> float:
     return nanoseconds * 1e-3
 
 
-def _imbalance(gpu: Gpu, demand: Demand) -> float:
-    """Return the busiest SM's blocks over the average; how many are resident does not matter.
+def _busiest_sm(gpu: Gpu, demand: Demand) -> float:
+    """Return the share of the grid's work that the busiest SM does, however many are resident.
 
-    Of many blocks the SMs that are done early take more; that of the longest does that one at
-    least.
+    Of the blocks that do so much at least it has its part, rounded up, whatever others there are:
+    of blocks that do nothing none is any use. Of many blocks the SMs that are done early take more.
     """
-    per_sm = max(1.0, demand.blocks / gpu.sms)
-    rounded = 1 + (math.ceil(per_sm) / per_sm - 1) * min(1.0, EVEN_BLOCKS / per_sm)
-    return max(rounded, demand.longest_block / per_sm)
+    levels = demand.work_levels or [(float(demand.blocks), 1.0)]
+    before = [0.0, *(blocks for blocks, _ in levels)]
+    work = [(blocks - less) * each for less, (blocks, each) in zip(before, levels, strict=False)]
+    most, nearly_all = 0.0, (1 - 1 / NEXT_TO_IDLE) * sum(work)
+    for blocks, least in levels:
+        # What next to idle blocks do, if it is little, is no part of the work of the others.
+        those = sum(part for part, (_, each) in zip(work, levels, strict=True)
+                    if each >= least / NEXT_TO_IDLE)  # fmt: skip
+        most = max(most, _rounded(blocks / gpu.sms) * least / max(those, nearly_all))
+    return max(most, 1 / gpu.sms, demand.longest_block / demand.blocks)
+
+
+def _rounded(per_sm: float) -> float:
+    """Return the blocks that the busiest SM has of so many for each."""
+    return per_sm + (math.ceil(per_sm) - per_sm) * min(1.0, EVEN_BLOCKS / max(1.0, per_sm))
 
 
 def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:
@@ -283,14 +300,19 @@ def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:
 
 def _latency_clocks(gpu: Gpu, demand: Demand) -> float:
     """Return the clocks of resident blocks' rounds, of the longest block, of blocks in series."""
-    rounds = demand.blocks / (gpu.sms * max(1, demand.resident_blocks))
-    longest = max(
-        demand.longest_block * demand.chain_clocks,
-        demand.path_blocks * demand.chain_clocks + demand.path_waits,
-    )
-    if rounds <= 1:
-        return longest
-    if rounds <= 4:  # the last wave is partly empty, but blocks do not end in step
-        rounds = (math.ceil(rounds) + rounds) / 2
-    in_turn = rounds * demand.chain_clocks + (rounds - 1) * constants_of(gpu).block_turnover
-    return max(in_turn, longest)
+    slots = gpu.sms * max(1, demand.resident_blocks)
+    chain = demand.chain_clocks
+    levels = demand.clock_levels or demand.work_levels or [(float(demand.blocks), 1.0)]
+    # Where blocks of unlike kinds are known by their clocks, the longest is among these.
+    longest = levels[0][1] if demand.clock_levels else demand.longest_block
+    alone = max(longest * chain, demand.path_blocks * chain + demand.path_waits)
+    in_turn = max(_rounds(blocks / slots) * least for blocks, least in levels)
+    turnovers = (_rounds(demand.blocks / slots) - 1) * constants_of(gpu).block_turnover
+    return max(max(in_turn, demand.blocks / slots) * chain + turnovers, alone)
+
+
+def _rounds(waves: float) -> float:
+    """Return how often blocks follow each other where there are so many for each place."""
+    if waves <= 4:  # the last wave is partly empty, but blocks do not end in step
+        return max(1.0, (math.ceil(waves) + waves) / 2)
+    return waves

@@ -105,6 +105,18 @@ class BlockRuns:
         self.ran.update(blocks)
         return result
 
+    def alone(self, block: int) -> core.Result:
+        """Run one block, of which nothing stays and nothing is counted; raises LaunchFailed."""
+        result = core.run(
+            self.asked.launch, self.asked.memory, [block], checks=False,
+            max_instructions=self.budget, keep=True,
+        )  # fmt: skip
+        core.take_back(result)
+        self.spent += int(result.work.sum())
+        if result.timed_out:
+            raise LaunchFailed(self.asked.launch.kernel, [], places_read(result))
+        return result
+
     def complete(self, blocks: Sequence[int]) -> None:
         """Run the blocks that have not run, for what they leave; raises LaunchFailed."""
         if not blocks:

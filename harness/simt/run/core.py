@@ -35,6 +35,8 @@ __all__ = [
 ]  # fmt: skip
 
 _REPORT_CAPACITY = 256
+_WAYS = 64 << 16
+"""Parts of a kernel of which a block says whether it came through, times 65,536."""
 _PATH_CAPACITY = 1 << 22
 _SLICE, _TURN = 200_000, 1 << 60
 """Instructions after which a warp gives way to the others of its block, so that warps may wait for
@@ -153,7 +155,8 @@ class _Run:
         # These may be as long as the arena, but the system commits only the pages touched.
         self.sectors = untouched((memory.size // 32 + 1) * SECTOR_USE_BYTES)
         self.shadow = untouched((memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0)
-        self.work = np.zeros(len(self.blocks), dtype=np.int64)
+        self.work, self.asked = np.zeros((2, len(self.blocks)), dtype=np.int64)
+        self.ways = np.zeros(len(self.blocks), dtype=np.uint64)
         self.before = np.zeros(0, dtype=_BEFORE)
         self.path = untouched(4 * _PATH_CAPACITY).view(np.int32)
         self.critical = np.zeros(0 if checks else len(program.rows), dtype=np.uint32)
@@ -174,6 +177,7 @@ class _Run:
             ("blocks", self.blocks), ("counters", self.counters), ("reports", self.reports),
             ("uses", self.uses), ("sectors", self.sectors), ("path", self.path),
             ("functions", program.functions), ("work", self.work),
+            ("asked", self.asked), ("ways", self.ways),
         ):  # fmt: skip
             setattr(machine, name, array.ctypes.data)
         if self.critical.size:
@@ -213,6 +217,8 @@ class _Run:
         machine.partial_barriers = int(program.partial_barriers)
         machine.stacked, machine.function_count = int(program.stacked), len(program.functions)
         machine.instruction_count = len(program.rows)
+        function = launch.module.functions[launch.kernel]
+        machine.way_scale = _WAYS // max(1, function.last - function.first)
         machine.grid = (ctypes.c_uint32 * 3)(*launch.grid)
         machine.block = (ctypes.c_uint32 * 3)(*launch.block)
         machine.special_offsets = type(machine.special_offsets)(*program.special_offsets)
@@ -272,7 +278,8 @@ class _Run:
                 mine[name] = min(mine[name], theirs[name])
             for name in ("read_last", "written_last"):
                 mine[name] = max(mine[name], theirs[name])
-        self.work = np.concatenate([self.work, other.work])
+        for name in ("work", "asked", "ways"):
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(other, name)]))
         if other.trace_records.size:
             self.trace_records = np.concatenate([self.trace_records, other.trace_records])
         self._absorb_reports(other)
@@ -313,6 +320,8 @@ class _Run:
             hottest_atomic_sector=int(machine.hottest_sector),
             constant_lines=int(machine.constant_lines),
             work=self.work,
+            asked=self.asked,
+            ways=self.ways,
             before=self.before,
             looked_at_by=sectors[:, 3],
             readers=sectors[:, 4],
@@ -320,7 +329,7 @@ class _Run:
             critical=self.critical,
             path=SerialPath(
                 machine.path_clocks, machine.path_waits, machine.own_clocks, machine.last_clocks,
-                self.critical_last, machine.looks_at_written / max(1, machine.looks),
+                self.critical_last,
             ),
             trace=trace,
         )

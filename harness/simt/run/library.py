@@ -25,20 +25,19 @@ _POINTERS = (
     "code", "operands", "constants", "parameters", "allocation_starts", "allocation_ends",
     "blocks", "counters", "reports", "uses", "sectors", "initialised", "shadow",
     "path", "critical", "critical_last", "trace", "traced", "functions", "before",
-    "work",
+    "work", "asked", "ways",
 )  # fmt: skip
 _LONGS = (
     "trace_length", "trace_capacity", "arena_base", "arena_size", "first_block", "block_count",
     "instruction_budget", "path_length", "path_capacity", "before_length", "before_capacity",
     "slice", "turn", "ended_blocks", "ended_work", "hop_clocks", "atomic_hop_clocks", "horizon",
-    "path_clocks", "path_waits", "own_clocks", "last_clocks", "looks", "looks_at_written", "ended",
-    "news_clocks",
+    "path_clocks", "path_waits", "own_clocks", "last_clocks", "ended", "news_clocks",
 )  # fmt: skip
 _INTS = (
     "entry", "register_bytes", "constant_offset", "constant_bytes", "parameter_bytes",
     "shared_bytes", "local_bytes", "allocation_count", "report_count", "report_capacity",
     "checks", "tracing", "failed_instruction", "resident_limit", "partial_barriers", "stacked",
-    "function_count", "instruction_count", "following", "drawn", "keeping",
+    "function_count", "instruction_count", "following", "drawn", "way_scale", "keeping",
 )  # fmt: skip
 
 

@@ -271,8 +271,6 @@ class SerialPath:
     """Work of the block that ends last alone; 0 where its steps were not kept."""
     last: NDArray[np.uint32]
     """How often the slowest path of that block goes through each instruction."""
-    looks_at_written: float
-    """Share, 0 to 1, of the looks at what others may write that were at what the launch wrote."""
 
 
 @dataclass(frozen=True)
@@ -294,6 +292,10 @@ class Result:
     """Lines of 64 bytes of constant memory read at addresses that registers hold; of one thread."""
     work: NDArray[np.int64]
     """Warp instructions that each block executed, in the order they were asked for."""
+    asked: NDArray[np.int64]
+    """Requests of global memory of each."""
+    ways: NDArray[np.uint64]
+    """Of each a bit for each of 64 parts of the kernel that it came through."""
     before: NDArray[np.void]
     """What memory held before, of what the run wrote; empty where it was not to be kept."""
     looked_at_by: NDArray[np.uint32]

@@ -30,6 +30,10 @@ class L1Replay:
     echoes: dict[int, int]
     """Loads that mostly ask for what another load of their warp asked for last: that other one."""
 
+    flights: dict[int, tuple[int, float]]
+    """Loads of which another warp has asked for a share just before, by another load: that load and
+    the share. What is on its way is not there yet."""
+
     def made(
         self, shares: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -40,10 +44,17 @@ class L1Replay:
         sectors = self.sectors * shares
         return sectors, np.maximum(0.0, self.hits - (self.sectors - sectors))
 
-    def first_misses(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        """Return the sectors that loads missed, each once, and which instruction asked first."""
-        loads = self.misses < 1 << 31
-        sectors, first = np.unique(self.misses[loads], return_index=True)
+    def first_misses(
+        self, atomics: Sequence[int] = ()
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return the sectors that loads missed, each once, and which instruction asked first.
+
+        Args:
+            atomics: instructions that read what they change, as a load would.
+        """
+        loads = (self.misses < 1 << 31) | np.isin(self.missed_by, list(atomics))
+        asked = self.misses[loads] & np.uint32((1 << 31) - 1)
+        sectors, first = np.unique(asked, return_index=True)
         return sectors, self.missed_by[loads][first]
 
 
@@ -82,18 +93,22 @@ def replay_l1(
     sectors = np.zeros(instructions, dtype=np.int64)
     hits = np.zeros(instructions, dtype=np.int64)
     lines = np.zeros((instructions, 2), dtype=np.int64)
+    flights = np.zeros((instructions, 2), dtype=np.int64)
     misses, missed_by = np.zeros((2, max(1, len(records))), dtype=np.uint32)
     missed = library.simt_replay_l1(
         _pointer(records), ctypes.c_int64(len(first)), _pointer(first), _pointer(last),
         ctypes.c_int64(capacity_bytes), ctypes.c_int(ways), _pointer(sectors), _pointer(hits),
         _pointer(lines), _pointer(misses), _pointer(missed_by), ctypes.c_int64(len(misses)),
+        ctypes.c_int64(instructions), _pointer(flights),
     )  # fmt: skip
     if missed < 0:
         raise MemoryError("no memory for the cache replay")
     echoes = _echoes(records, first, last)
     asked, lacked = lines.sum(axis=0).tolist()
     return L1Replay(sectors, hits, lacked / asked if asked else 1.0,
-                    misses[:missed].copy(), missed_by[:missed].copy(), echoes)  # fmt: skip
+                    misses[:missed].copy(), missed_by[:missed].copy(), echoes,
+                    {load: (int(flights[load, 1]), float(flights[load, 0] / sectors[load]))
+                     for load in np.flatnonzero(flights[:, 0]).tolist()})  # fmt: skip
 
 
 def _echoes(

@@ -15,6 +15,8 @@ from ...occupancy import Occupancy
 from ..counters import Counts
 from ..run.records import Memory, Result
 
+ATOMIC_BYTES = 4.0
+"""What an atomic of one lane changes, mostly."""
 RIM = 3.0
 """Blocks that read a sector, on average, up to which it is taken for a rim shared by neighbours."""
 
@@ -44,6 +46,7 @@ def footprint_of(
     fresh: Uses,
     uses: Uses,
     blocks: int,
+    asking: float,
     held: Occupancy,
     *,
     whole_range: bool,
@@ -60,12 +63,13 @@ def footprint_of(
         fresh: the runs by blocks that had not run before.
         uses: all runs.
         blocks: blocks of the grid.
+        asking: as how many equal blocks these ask memory: only blocks that do make up a wave.
         held: the launch's occupancy.
         whole_range: the corners of the grid have run.
     """
     totals = {"read": 0.0, "written": 0.0}
     in_wave = between_waves = awaited = 0.0
-    wave = min(blocks, gpu.sms * max(1, held.blocks))
+    wave = min(asking, gpu.sms * max(1, held.blocks))
     for allocation in sorted({place for _, result in uses for place in result.uses}):
         for name in totals:
             touched, ran, first, end = 0.0, 0, 1 << 62, 0
@@ -85,19 +89,19 @@ def footprint_of(
                 continue
             size = float(memory.ends[allocation] - memory.starts[allocation])
             span = float(end - first) if whole_range else size
-            each = touched / ran * 32.0
-            whole, here = min(each * blocks, span), min(each * wave, span)
+            each = touched / ran * 32.0 * blocks / asking
+            whole, here = min(each * asking, span), min(each * wave, span)
             totals[name] += whole
             in_wave += here
             # What every wave reads afresh, unless the L2 keeps this allocation from wave to wave.
             # Neighbours that share a rim do so while the L2 has it.
             if not whole:
                 continue
-            shared = each * blocks / whole
+            shared = each * asking / whole
             if reading:
                 awaited += each * wave * whole / here
             if name == "read" and span > gpu.l2_bytes / 2 and shared > RIM:
-                between_waves += max(0.0, blocks / wave * here - whole)
+                between_waves += max(0.0, asking / wave * here - whole)
     return Footprint(
         totals["read"], totals["written"], between_waves, awaited,
         overflow=max(0.0, 1 - gpu.l2_bytes / in_wave) if in_wave else 0.0,
@@ -197,3 +201,15 @@ def filled_bytes(samples: Sequence[Counts], footprint: Footprint, uses: Uses) ->
     stored = footprint.written * max(0.0, 1 - by_atomics)
     missing = stored - samples[0].store_bytes
     return missing if missing > 0.1 * stored else 0.0
+
+
+def partly_written(samples: Sequence[Counts], footprint: Footprint) -> float:
+    """Return the bytes of sectors that stores and atomics leave as they are among what they write.
+
+    An atomic in place of a store covers as little of its sector.
+    """
+    if not samples:
+        return 0.0
+    covered = samples[0].store_bytes + ATOMIC_BYTES * samples[0].atomic_lanes
+    missing = footprint.written - covered
+    return missing if missing > 0.1 * footprint.written else 0.0

@@ -27,8 +27,10 @@ from .footprint import (
     first_halves,
     footprint_of,
     lost_reuse,
+    partly_written,
 )
 from .sampled_runs import SampledRuns
+from .unlike_blocks import asking_blocks
 
 WRITE_ACCESSES = 2.0
 """Accesses of DRAM for a store to a single place: it reads the rest, and writes."""
@@ -73,6 +75,8 @@ class MemoryTraffic:
     """Standard deviations of these."""
     echoes: Mapping[int, int]
     """Loads that ask for what another of their warp has asked for: that other one."""
+    flights: Mapping[int, tuple[int, float]]
+    """Loads of which another warp has just asked for a share: by which load, and what share."""
 
     def counted(self) -> Counted:
         """Return what of this the launch's counters hold."""
@@ -113,10 +117,12 @@ def traffic_of(
     carveout = shared_carveout(gpu.limits, shared_bytes, max(1, held.blocks))
     assert resident.trace is not None
     loads = _loads(module)
+    atomics = [*_of_opcode(module, "atom"), *_of_opcode(module, "red")]
+    reading = [*loads, *atomics]
     shape = trace_shape(resident.trace, len(module.instructions))
     footprint = footprint_of(
-        gpu, runs.runner.asked.memory, runs.runner.fresh, runs.runner.uses, runs.blocks, held,
-        whole_range=runs.whole_range,
+        gpu, runs.runner.asked.memory, runs.runner.fresh, runs.runner.uses, runs.blocks,
+        asking_blocks(runs), held, whole_range=runs.whole_range,
     )  # fmt: skip
     if not _shows_loads(shape, loads, runs):
         return _unseen(gpu, module, runs, footprint, samples)
@@ -129,9 +135,10 @@ def traffic_of(
     misses_of = 1 - np.divide(hits, seen, where=seen > 0, out=np.zeros(len(seen)))
     missed = load_sectors - load_hits
     again = 0.0
-    sectors, by = replay.first_misses()
+    sectors, by = replay.first_misses(atomics)
     readers = runs.readers(sectors)
-    distinct = float(len(sectors))
+    loaded = ~np.isin(by, atomics)
+    distinct = float(np.count_nonzero(loaded))
     if footprint.overflow:
         # The resident blocks of all SMs together overflow the L2: what one SM loads again, its
         # L1 having lost it, the L2 has lost as well.
@@ -155,22 +162,25 @@ def traffic_of(
         return np.where(replay.sectors > 0, share, 1.0)
 
     once = served(footprint.read)
-    weights = (misses_of * by_instruction(once))[loads]
+    weights = (misses_of * by_instruction(once))[reading]
     halves = fetched_halves(
-        sectors, once,
-        float((shape.units[loads] * weights).sum()), float((shape.sectors[loads] * weights).sum()),
+        sectors[loaded], once[loaded],
+        float((shape.units[loads] * weights[: len(loads)]).sum()),
+        float((shape.sectors[loads] * weights[: len(loads)]).sum()),
     )  # fmt: skip
     fetched = fetched_share(halves, footprint.overflow)
     filled = filled_bytes(samples, footprint, runs.runner.fresh)
     # The share of the scattered writes that reach DRAM one by one.
-    alone = filled / max(1.0, footprint.written)
+    alone = max(filled, partly_written(samples, footprint)) / max(1.0, footprint.written)
     if samples and samples[0].atomic_requests:
         alone = max(alone, float(footprint.written > gpu.l2_bytes))
     # Blocks that run together and read the same wait for DRAM with the first of them.
     waited = max(footprint.read, footprint.awaited * first_halves(halves))
     awaited = by_instruction(served(waited)).tolist()
-    scattered = float((shape.places[loads] * weights).sum())
-    stored = np.setdiff1d(np.flatnonzero(shape.places), loads)
+    scattered = shape.places[reading] * weights
+    stored = np.setdiff1d(np.flatnonzero(shape.places), reading)
+    # An atomic reads and writes as a store does that covers a sector in part, or reads as a load.
+    changed = np.maximum(scattered[len(loads) :], WRITE_ACCESSES * shape.places[atomics] * alone)
     near = _near(module, resident.counters)
     spread = constants.dram_latency * constants.latency_spread
     hit_rates = [hit / sectors if sectors else 0.0
@@ -182,7 +192,8 @@ def traffic_of(
         missed_lines=replay.missed_lines,
         reread_bytes=reread + (footprint.read + reread) * (fetched - 1),
         dram_accesses=group_scale * (
-            scattered + WRITE_ACCESSES * float(shape.places[stored].sum()) * alone
+            float(scattered[: len(loads)].sum()) + float(changed.sum())
+            + WRITE_ACCESSES * float(shape.places[stored].sum()) * alone
         ),
         filled_bytes=filled,
         latencies=[_latency(constants, row, *shares_of_it) for row, *shares_of_it in zip(
@@ -190,6 +201,7 @@ def traffic_of(
         spreads=[(1 - own.share) * (1 - rate) * share * spread
                  for own, rate, share in zip(near, hit_rates, awaited, strict=True)],
         echoes=replay.echoes,
+        flights=replay.flights,
     )  # fmt: skip
 
 
@@ -230,6 +242,7 @@ def _unseen(
         spreads=[(1 - own.share) * share * constants.dram_latency * constants.latency_spread
                  for own in near],
         echoes={},
+        flights={},
     )
 
 

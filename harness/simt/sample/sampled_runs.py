@@ -37,6 +37,8 @@ ALMOST_ALL = 0.75
 FEW_BLOCKS = 128
 """Up to as many of a grid, where they are little work, the one that is looked at closely hangs on
 no draw."""
+FEW_WORKING = 4
+"""Blocks that work among the samples, of which fewer stand for no SM."""
 LEAST_BUSY = 0.25
 """Of the SMs that a grid can fill, those that must have work, were it in equal parts."""
 
@@ -70,6 +72,12 @@ class SampledRuns:
     def standard_error(self) -> float:
         """Return the relative standard error of the samples' instructions."""
         return _standard_error(self.samples, self.blocks)
+
+    def sampled(self) -> list[int]:
+        """Return the blocks of the samples, in the order of what came of them."""
+        if sum(count for count, _ in self.runner.fresh) == self.blocks:
+            return list(self.runner.work)
+        return [block for chosen, _ in self.samples for block in chosen]
 
     def longest_block(self) -> float:
         """Return the work of the busiest block over an average block's."""
@@ -190,7 +198,9 @@ def run_samples(
     group = group[: max(1, 2 * effort.sample // cost)]
     probe = _typical_block(runner, probe, samples, blocks, group, generator, effort)
     resident = probe
-    if len(group) > 1:
+    if len(group) > 1 and (working := _working(samples)):
+        group, resident = _working_group(gpu, runner, working, blocks, len(group), generator)
+    elif len(group) > 1:
         group, resident = _typical_group(
             runner, group, _average(samples) if samples else cost,
             lambda: choose.group(gpu, blocks, max(1, held.blocks), generator), effort,
@@ -233,6 +243,8 @@ def _joined(
         counters=counters,
         hottest_atomic_sector=round(hottest_atomic(probe, most, count, blocks)),
         work=np.concatenate([result.work for _, result in fresh]),
+        asked=np.concatenate([result.asked for _, result in fresh]),
+        ways=np.concatenate([result.ways for _, result in fresh]),
     )
 
 
@@ -367,6 +379,48 @@ def _typical_group(
             break
         group = draw()[:count]
     return found
+
+
+def _working(samples: Samples) -> float:
+    """Return the least work of a block that is not idle; 0 where none is, or hardly one is not."""
+    if not samples:
+        return 0.0
+    least = _typical(samples) / OUTLIER
+    work = np.concatenate([result.work for _, result in samples])
+    few = np.count_nonzero(work >= least) < FEW_WORKING
+    return least if (work < least).any() and not few else 0.0
+
+
+def _working_group(
+    gpu: Gpu, runner: BlockRuns, least: float, blocks: int, count: int, generator: random.Random
+) -> tuple[Sequence[int], core.Result]:
+    """Return blocks that one SM holds together where idle ones leave at once, and their run.
+
+    Args:
+        gpu: the GPU.
+        runner: has run some blocks.
+        least: work of a block that is not idle.
+        blocks: of the grid.
+        count: blocks that an SM holds.
+        generator: draws one of them.
+    """
+    left = [block for block in range(blocks) if block not in runner.work]
+    if 0 < len(left) <= count:
+        runner.run(left)
+    known = sorted(block for block, work in runner.work.items() if work >= least)
+    if len(runner.work) < blocks:
+        first = generator.choice(known)
+        near = [first % gpu.sms + gpu.sms * turn for turn in range(-(-blocks // gpu.sms))]
+        at = near.index(first)
+        asked = [block for block in near[at : at + 4 * count] if block < blocks]
+        work = runner.run(asked, trace=True).work.tolist()
+        known = [block for block, each in zip(asked, work, strict=True) if each >= least]
+        group = known[:count]
+    else:
+        turns = known[:: gpu.sms]  # all are known: what is found hangs on no draw
+        start = max(0, len(turns) - count) // 2
+        group = turns[start : start + count]
+    return group, runner.run(group, trace=True)
 
 
 def _typical(samples: Samples) -> float:

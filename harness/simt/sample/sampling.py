@@ -18,15 +18,17 @@ from ..run.candidate import KernelLaunch
 from ..run.core import Launch
 from ..sass.listing import MachineCode
 from ..sass.sums import elected_atomics, kernel_code
-from .contention import contention_of, turns_of_all_blocks
+from .contention import turns_of_all_blocks
 from .dependence import TooUneven, Unaffordable, shared_counter
 from .effort import FULL, Effort
 from .instruction_counts import count_by_kind
 from .memory_traffic import constant_waits, traffic_of
+from .put_together import put_together
 from .race_checks import MOST_DEPENDENT, neighbours, races
 from .repeats import block_work
 from .sampled_runs import SampledRuns, hottest_atomic, run_samples
 from .slowest_warp import slowest_path
+from .unlike_blocks import each_block
 from .warp_chain import chain_clocks
 from .whole_grid import whole_launch
 from .written import Atomics, note_atomics, written_of
@@ -149,8 +151,9 @@ def _scaled(
     def machine_chain(executions: list[float], warps: float) -> float:
         assert machine is not None
         return machine.chain(
-            executions, warps, traffic.latencies, traffic.spreads, waits, traffic.echoes
-        )
+            executions, warps, traffic.latencies, traffic.spreads, waits, traffic.echoes,
+            traffic.flights,
+        )  # fmt: skip
 
     if ways:
         chain = fmean(machine_chain(executions, warps) for executions in ways)
@@ -162,35 +165,23 @@ def _scaled(
     slowest = slowest_path(
         launch.module, runs.probe, warps / blocks, machine, machine_chain
     )  # fmt: skip
-    longest = runs.longest_block()
-    if machine is not None and (block := runs.lonely_block()) is not None:
+    lonely = runs.lonely_block()
+    # A block that few draws meet is followed alone, whether this one has or not.
+    each = each_block(runs, machine if lonely is None else None, warps / blocks, machine_chain)
+    if each.clocks is not None:
+        chain = float(each.clocks.mean()) / slowest.delay
+    elif machine is not None and lonely is not None:
         # Beside idle blocks an average warp has next to nothing to wait for: the block that does
         # the work waits as long as it does alone.
         of_one = warps / blocks
-        alone = machine.executions(runner.run([block]), 1.0, of_one)
-        chain = max(chain, machine_chain(alone, of_one) / longest)
+        alone = machine.executions(runner.run([lonely]), 1.0, of_one)
+        chain = max(chain, machine_chain(alone, of_one) / runs.longest_block())
     for counts in samples:
         counts.barriers_per_warp = max(counts.barriers_per_warp, slowest.barriers)
-    return LaunchCounters(
-        kernel=launch.kernel,
-        grid=launch.grid,
-        block=launch.block,
-        dynamic_shared_bytes=launch.dynamic_shared_bytes,
-        samples=samples or [Counts()],
-        sampled_blocks=len(runner.ran),
-        resident_blocks=max(1, held.blocks),
-        chain_clocks=chain * slowest.delay,
-        slowest_warp=slowest.delay,
-        longest_block=longest,
+    return replace(
+        put_together(runs, held, samples or [Counts()], traffic, chain, slowest, each),
         standard_error=runs.standard_error(),
-        **traffic.counted(),
-        atomic_lines=runner.atomic_lines(),
-        **contention_of(runner)._asdict(),
-        local_bytes=float(launch.local_bytes),
-        constant_bytes=64.0 * runs.resident.constant_lines,
-        read=runner.read(),
         joins_blocks=len(runner.ran) < blocks and runner.joins_blocks(),
-        simulated=runner.spent,
         repeatable=True,
         block_work=block_work(runs.samples),
     )

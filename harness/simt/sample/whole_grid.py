@@ -19,12 +19,13 @@ from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
 from ..sass.sums import kernel_code
 from . import block_choice as choose
-from .contention import contention_of
 from .dependence import TooUneven, Unaffordable, shared_counter
 from .instruction_counts import count_by_kind
 from .memory_traffic import MemoryTraffic, constant_waits, traffic_of
+from .put_together import put_together
 from .sampled_runs import SampledRuns, is_uneven
 from .slowest_warp import slowest_path
+from .unlike_blocks import Each
 from .warp_chain import chain_clocks
 from .written import written_of
 
@@ -101,7 +102,7 @@ def whole_launch(
     if machine is not None:
         counts = machine.replace(counts, executions, result, 1.0, warps, shares)
     traffic = traffic_of(gpu, launch.module, runs, held, shared_bytes, [counts], shares)
-    latencies, spreads = _of_looks(gpu, launch.module, traffic, result.path.looks_at_written)
+    latencies, spreads = _of_looks(gpu, launch.module, traffic, result)
     if machine is None:
         chain = chain_clocks(
             launch.module, result.first_warp_path, latencies.__getitem__, waits.__getitem__
@@ -110,7 +111,9 @@ def whole_launch(
         known = machine
 
         def machine_chain(executions: list[float], warps: float) -> float:
-            return known.chain(executions, warps, latencies, spreads, waits, traffic.echoes)
+            return known.chain(
+                executions, warps, latencies, spreads, waits, traffic.echoes, traffic.flights
+            )
 
         chain = machine_chain(executions, warps)
     slowest = slowest_path(launch.module, result, warps, machine, machine_chain)
@@ -119,34 +122,20 @@ def whole_launch(
         probe = replace(result, critical=path.last)
         last = slowest_path(launch.module, probe, warps, machine, machine_chain).delay
     counts.barriers_per_warp = max(counts.barriers_per_warp, slowest.barriers)
-    return LaunchCounters(
-        kernel=launch.kernel,
-        grid=launch.grid,
-        block=launch.block,
-        dynamic_shared_bytes=launch.dynamic_shared_bytes,
-        samples=[counts],
-        sampled_blocks=blocks,
-        resident_blocks=max(1, held.blocks),
-        chain_clocks=chain * slowest.delay,
-        slowest_warp=slowest.delay,
+    return replace(
+        put_together(
+            runs, held, [counts], traffic, chain, slowest, Each(result.work.astype(np.float64))
+        ),
         # The block that ends last is known step by step, what it waited for by its length.
         path_blocks=last / slowest.delay
         + (path.clocks - path.last_clocks) / max(1, path.own_clocks),
         path_waits=float(path.waits),
-        longest_block=runs.longest_block(),
-        local_bytes=float(launch.local_bytes),
-        **traffic.counted(),
-        constant_bytes=64.0 * result.constant_lines,
-        atomic_lines=runner.atomic_lines(),
-        **contention_of(runner)._asdict(),
         written=written_of(runner, blocks, 1, random.Random(0), outputs),
-        read=runner.read(),
-        simulated=runner.spent,
     )
 
 
 def _of_looks(
-    gpu: Gpu, module: Module, traffic: MemoryTraffic, written: float
+    gpu: Gpu, module: Module, traffic: MemoryTraffic, result: core.Result
 ) -> tuple[list[float], list[float]]:
     """Return how long loads wait, and the spread: what the launch wrote lies in the L2.
 
@@ -154,12 +143,14 @@ def _of_looks(
         gpu: the GPU that is simulated.
         module: what was run.
         traffic: what the launch moves.
-        written: share of the looks at what others may write that were at what the launch wrote.
+        result: what came of it: each instruction has its own share of looks at that.
     """
     latencies, spreads = list(traffic.latencies), list(traffic.spreads)
     for each in module.instructions:
         if _STRONG.intersection(each.modifiers):
             at = each.index
+            row = result.counters[at]
+            written = float(row["looks_at_written"]) / max(1.0, float(row["looks"]))
             latencies[at] += written * (constants_of(gpu).l2_latency - latencies[at])
             spreads[at] *= 1 - written
     return latencies, spreads

@@ -27,10 +27,12 @@ _GROUPS = re.compile(r"SB\d, (0x[0-9a-f]+|\d+)")
 _LOADS = ("LDG", "LD", "ATOMG", "ATOM", "LDGSTS")
 _COPIES, _WAITED = "@copies", "@waited"
 """When the last of the asynchronous copies will be there, and when they were last waited for."""
-_Step = tuple[tuple[str, ...], tuple[str, ...], float, float, float, str, int]
-"""Registers written and read, latency, further clocks of issue, spread of a global load, what it
-waits for beside its latency, and how many groups of copies may still be on their way behind it (-1
-where it waits for none)."""
+_Step = tuple[
+    tuple[str, ...], tuple[str, ...], float, float, float, tuple[tuple[str, float], ...], int
+]
+"""Registers written and read, latency, further clocks of issue, spread of a global load, what a
+share of it waits for beside its latency, and how many groups of copies may still be on their way
+behind it (-1 where it waits for none)."""
 
 
 def machine_chain_clocks(
@@ -41,6 +43,7 @@ def machine_chain_clocks(
     load_spread: Callable[[int], float] = lambda statement: 0.0,
     constant_wait: Callable[[int], float] = lambda statement: 0.0,
     echo_of: Callable[[int], int] = lambda statement: 0,
+    flight_of: Callable[[int], tuple[int, float]] = lambda statement: (0, 0.0),
 ) -> float:
     """Return the clocks between the first instruction of an average warp and its last result.
 
@@ -54,6 +57,8 @@ def machine_chain_clocks(
             word, where its lanes name several.
         echo_of: the statement of the load that has asked for the same just before, 0 for none: what
             is on its way already comes no sooner.
+        flight_of: the statement of the load by which another warp has asked for a share of the same
+            just before, and the share; 0 for none.
     """
     turns = [count / warps if warps else 0.0 for count in executions]
     steps: list[list[_Step]] = []
@@ -61,8 +66,13 @@ def machine_chain_clocks(
         steps.append([])
         if turns[index] > 1e-6 and not is_of_ptxas(block.function):
             asked = _asked_in_order(block.instructions, echo_of)
-            steps[index] = [_step(each, load_latency, load_spread, constant_wait, asked)
-                            for each in block.instructions]
+            before: set[int] = set()
+            for each in block.instructions:
+                flight = flight_of(each.statement)
+                steps[index].append(_step(each, load_latency, load_spread, constant_wait, asked,
+                                          (*flight, flight[0] in before)))  # fmt: skip
+                if each.base in _LOADS:
+                    before.add(each.statement)
     walk = _Walk(code, turns, steps)
     walk.through(0, len(steps) - 1, 1.0)
     return walk.clocks + max(0.0, max(walk.ready.values(), default=walk.now) - walk.now)
@@ -135,7 +145,7 @@ def _entered(code: MachineCode, turns: Sequence[float], first: int, last: int) -
 def _run(
     steps: Sequence[_Step], ready: dict[str, float], flying: list[float], now: float
 ) -> float:
-    for written, read, latency, extra, spread, other, left in steps:
+    for written, read, latency, extra, spread, others, left in steps:
         now += 1.0
         if left >= 0:
             # With N groups on their way the one that is waited for was begun N turns ago, and the
@@ -153,8 +163,8 @@ def _run(
             flying[:] = [each for each in flying if each > now]
             arrival += spread * _last_of(len(flying) + 1)
             flying.append(arrival)
-        if other:
-            arrival = max(arrival, ready.get(other, 0.0))
+        for other, share in others:
+            arrival += share * max(0.0, ready.get(other, 0.0) - arrival)
         for register in written:
             late = ready.get(register, 0.0) if register == _COPIES else 0.0
             ready[register] = max(arrival, late)
@@ -201,13 +211,22 @@ def _step(
     load_spread: Callable[[int], float],
     constant_wait: Callable[[int], float],
     asked: Callable[[int], tuple[int, int]],
+    flight: tuple[int, float, bool],
 ) -> _Step:
     written, read = registers_of(instruction)
-    spread, other = 0.0, ""
+    spread, others = 0.0, []
     if instruction.base in _LOADS:
         waits_as, echo = asked(instruction.statement)
         latency, spread = load_latency(waits_as), load_spread(waits_as)
-        other = f"@{echo}" if echo else ""
+        if echo:
+            others.append((f"@{echo}", 1.0))
+        filler, share, is_before = flight
+        if filler and not is_before:
+            # ptxas has turned them around: this one asks first, and waits as the other would have.
+            latency += share * max(0.0, load_latency(filler) - latency)
+            spread += share * max(0.0, load_spread(filler) - spread)
+        elif filler:
+            others.append((f"@{filler}", share))
     else:
         latency = latency_of(instruction)
     if reads_by_register(instruction):
@@ -225,4 +244,4 @@ def _step(
         left = int(groups[1], 0) if groups else 0
     if instruction.base in _LOADS:
         written = (*written, f"@{instruction.statement}")
-    return written, read, latency, extra, spread, other, left
+    return written, read, latency, extra, spread, tuple(others), left

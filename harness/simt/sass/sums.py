@@ -150,6 +150,13 @@ class KernelCode:
             and "cas" not in self.module.instructions[each.statement - 1].modifiers
         }  # fmt: skip
 
+    def issued(self, executions: Sequence[float]) -> float:
+        """Return the machine instructions that warps issue who go through its blocks so often."""
+        return sum(
+            count * len(block.instructions)
+            for block, count in zip(self.code.blocks, executions, strict=True)
+        )
+
     def chain(
         self,
         executions: Sequence[float],
@@ -158,6 +165,7 @@ class KernelCode:
         spreads: Sequence[float] | None = None,
         constant_waits: Sequence[float] | None = None,
         echoes: Mapping[int, int] | None = None,
+        flights: Mapping[int, tuple[int, float]] | None = None,
     ) -> float:
         """Return the clocks that an average warp needs alone; the other arguments by PTX index.
 
@@ -167,11 +175,16 @@ class KernelCode:
         def at(values: Sequence[float], statement: int) -> float:
             return values[statement - 1] if 0 < statement <= len(values) else values[0]
 
+        def flight(statement: int) -> tuple[int, float]:
+            filler, share = (flights or {}).get(statement - 1, (-1, 0.0))
+            return filler + 1, share
+
         return machine_chain_clocks(
             self.code, executions, warps, lambda statement: at(latencies, statement),
             lambda statement: at(spreads, statement) if spreads else 0.0,
             lambda statement: at(constant_waits, statement) if constant_waits else 0.0,
             lambda statement: (echoes or {}).get(statement - 1, -1) + 1,
+            flight,
         )  # fmt: skip
 
     def replace(

@@ -59,6 +59,30 @@ ARRIVED = """asm volatile("{ .reg .b64 state; .reg .pred done;"
     " mbarrier.arrive.shared.b64 state, [%0];"
     " AGAIN: mbarrier.test_wait.shared.b64 done, [%0], state; @!done bra AGAIN; }"
     :: "r"(at) : "memory");"""
+COLUMN = """if (blockIdx.y) { {quick} }
+    float s = 0.f;
+    _Pragma("unroll 4") for (int k = 0; k < n; k++) { {edit} s += x[k * 8192 + i]; }
+    y[i] = s;"""
+ROOTS = """if (blockIdx.y) return;
+    float v = x[i]; for (int k = 0; k < n; k++) v = sqrtf(v + 1.f) + __sinf(v);
+    y[i] = v;"""
+SWEEPS = """if (blockIdx.y) return;
+    float s = 0.f; for (int k = 0; k < n; k++) for (int j = t; j < 32768; j += 256)
+        s += x[b * 32768 + j];
+    y[i] = s;"""
+WANDER = """int j = scattered(i); float s = 0.f;
+    for (int k = 0; k < n; k++) { {edit} s += v; j = scattered(j + (int)v); }
+    y[i] = s;"""
+COMPUTES = """int u = t; _Pragma("unroll 1") for (int k = 0; k < n / 5; k++) u = scattered(u) ^ k;
+    if (u == -5) y[0] = 1.f; return;"""
+LOADS = """float s = 0.f;
+    _Pragma("unroll 16") for (int k = 0; k < n; k++) s += x[(1 << 24) + (k * 64 + b) * 256 + t];
+    if (s == -5.f) y[0] = 1.f; return;"""
+MEETS = "for (int k = 0; k < n / 2; k++) __syncthreads(); return;"
+LOOKS_AT = """{ float v; asm volatile("ld.volatile.global.f32 %0, [%1];" : "=f"(v) : "l"({})); }"""
+FLAG = "if (b == 0 && t == 0) *(volatile float*)(y + (1 << 24)) = 1.f;"
+FLAGS = "for (int q = 0; q < 8; q++) " + LOOKS_AT.replace("{}", "y + (1 << 24)")
+LOOK = "float v = *(volatile const float*)(x + j);"
 TABLE = "__pipeline_memcpy_async(&other[k % 2][t], from + t % 2, 16);"
 
 KERNELS = {
@@ -69,6 +93,10 @@ KERNELS = {
     "copies": (COPIES.replace("STAGES", "2"), 132, 128, 32),
     "phases": (PHASES.replace("{edit}", MET), 132, 960, 16),
     "arrivals": (PHASES.replace("{edit}", ARRIVED), 132, 960, 16),
+    "column": (COLUMN.replace("{quick}", "return;"), 32, 256, 512),
+    "roots": (ROOTS, 150, 1024, 60),
+    "sweeps": (SWEEPS, 1024, 256, 4),
+    "wander": (WANDER, 132, 64, 24),
     "copies_4": (COPIES.replace("STAGES", "4"), 132, 128, 32),
 }
 EDITS = {
@@ -79,14 +107,39 @@ EDITS = {
     ("own_table", "ticket"): TICKET,
     ("walk", "nest"): NEST,
     ("copies", "table"): TABLE,
+    ("column", "idle"): "",
+    ("column", "computing"): COMPUTES,
+    ("column", "loading"): LOADS,
+    ("column", "meeting"): MEETS,
+    ("roots", "idle"): "",
+    ("sweeps", "idle"): "",
+    ("column", "other_warp"): LOOKS_AT.replace("{}", "x + k * 8192 + (i ^ 32)"),
+    ("column", "other_warps"): LOOKS_AT.replace("{}", "x + k * 8192 + (i ^ 32)")
+    + LOOKS_AT.replace("{}", "x + k * 8192 + (i ^ 64)"),
+    ("column", "half_the_warps"): "if (t / 32 & 1) "
+    + LOOKS_AT.replace("{}", "x + k * 8192 + (i ^ 32)"),
+    ("wander", "atomic"): "float v = __int_as_float(atomicOr((int*)x + j, 0));",
+    ("wander", "flags"): FLAGS + LOOK,
+    ("scatter", "added"): "atomicAdd(y + ((i * 2654435761u) >> 9), v + 1.f); return;",
+    ("scatter", "some_added"): "if (t & 1) { atomicAdd(y + ((i * 2654435761u) >> 9), v); return; }",
 }
+BLOCKS = {"idle": 10, "computing": 4, "loading": 4, "meeting": 4}
+"""Rows of blocks, of which the first does the work."""
+FOR_A_LOAD = {"wander": "float v = x[j];"}
+"""What an edit takes the place of."""
 
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> TimedKernels:
     sources = [HEAD]
     for name, what in [*((name, "plain") for name in KERNELS), *EDITS]:
-        body = KERNELS[name][0].replace("{edit}", EDITS.get((name, what), ""))
+        edit = EDITS.get((name, what), FOR_A_LOAD.get(name, ""))
+        body = KERNELS[name][0]
+        if what in ("computing", "loading", "meeting"):
+            body, edit = body.replace("{ return; }", f"{{ {edit} }}", 1), ""
+        if what == "flags":
+            body = FLAG + body
+        body = body.replace("{edit}", edit)
         sources.append(
             f'extern "C" __global__ void {name}__{what}('
             f"const float* __restrict__ x, float* __restrict__ y, int n) {{ {HERE} {body} }}\n"
@@ -96,7 +149,8 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> TimedKernels:
 
 def _microseconds(kernels: TimedKernels, name: str, what: str = "plain") -> float:
     _, grid, threads, n = KERNELS[name]
-    return kernels.run(f"{name}__{what}", grid, threads, n).profile.microseconds
+    blocks = (grid, BLOCKS.get(what, 1), 1)
+    return kernels.run(f"{name}__{what}", blocks, threads, n).profile.microseconds
 
 
 @pytest.mark.parametrize(("name", "what"), EDITS)
