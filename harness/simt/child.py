@@ -8,6 +8,7 @@ import secrets
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +21,7 @@ from ..process.fork_client import Program, run_forked
 from ..records.builds import Diagnostic
 from ..records.outcomes import Outcome
 from ..records.record import Record
-from .counters import LaunchCounters, ProfileReport
+from .counters import LaunchCounters, Level, ProfileReport
 
 LARGEST_REPORT = 64 << 20
 PATIENCE = 10
@@ -152,9 +153,17 @@ def require_sense(report: ProfileReport) -> None:
             and all(len(line) == 3 for each in launch.samples for line in each.lines.values())
             and min(*launch.grid, *launch.block) > 0
             and min(launch.sampled_blocks, launch.resident_blocks) > 0
+            and all(map(_tells_something, (launch.work_levels, launch.clock_levels)))
         ):
             raise Malformed(f"a launch of nothing by {launch.kernel}")
         kernels.append(launch)
+
+
+def _tells_something(levels: Sequence[Level]) -> bool:
+    """Whether levels are none, or rising numbers of blocks that do something."""
+    counts = [0.0, *(count for count, _ in levels)]
+    rising = all(less < more for less, more in pairwise(counts))
+    return rising and all(value > 0 for _, value in levels[:1])
 
 
 def _shape(launch: LaunchCounters) -> tuple[object, ...]:

@@ -46,10 +46,15 @@ def fresh(
 
 
 def group(gpu: Gpu, blocks: int, resident: int, generator: random.Random) -> list[int]:
-    """Return blocks that one SM would hold at the same time, in a full wave of the grid."""
+    """Return blocks that one SM would hold at the same time, in a full wave of the grid.
+
+    Where the grid has none, one of the SMs that hold the most: they differ by one, and the times
+    that are said of the group would hang on which was drawn.
+    """
     wave = gpu.sms * resident
     start = generator.randrange(1, blocks // wave) * wave if blocks > 2 * wave else 0
-    sm = generator.randrange(min(gpu.sms, blocks))
+    most = (blocks - start) % gpu.sms if blocks - start < wave else 0
+    sm = generator.randrange(most or min(gpu.sms, blocks))
     group = [start + sm + gpu.sms * turn for turn in range(min(resident, MOST_GROUP))]
     return [block for block in group if block < blocks] or [blocks - 1]
 

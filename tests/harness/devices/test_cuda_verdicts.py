@@ -13,7 +13,7 @@ import pytest
 import simulated_kernels as kernels
 
 from kernelblaster.harness.build.toolchain import Toolchain, find_toolchain
-from kernelblaster.harness.cuda import gpu_lock
+from kernelblaster.harness.cuda.parent import held_gpu
 from kernelblaster.harness.cuda.parent.client import WorkerEnded, WorkerTimedOut
 from kernelblaster.harness.cuda.parent.inspection import Stage
 from kernelblaster.harness.cuda.present_gpus import FoundGpu
@@ -578,7 +578,7 @@ async def test_only_what_is_timed_or_large_has_the_gpu_alone(
     await made.profile(task, kernels.SCALE)
     worker: Any = made.workers[0]
     assert worker.alone == [False, True]
-    monkeypatch.setattr(gpu_lock, "SHARED_PART", 0.0)
+    monkeypatch.setattr(held_gpu, "SHARED_PART", 0.0)
     worker.answers += [RIGHT, MEASURED]
     await made.verify(task, kernels.SCALE)
     assert worker.alone[-1]
