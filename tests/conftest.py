@@ -25,6 +25,11 @@ settings.register_profile("drawn", deadline=None)
 settings.load_profile("alike")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one process more than there are cores: some tests wait for servers and kills."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 @pytest.fixture(autouse=True)
 def own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's knowledge base and runs out of the tests."""
