@@ -10,6 +10,7 @@ from ..harness.errors import UserError
 from ..harness.records.evaluations import DeviceIdentity
 from ..harness.records.identity import sha256_of
 from ..harness.records.readings import Reading
+from ..harness.records.versions import harness_version
 from ..harness.suites.records import SuiteTasks
 from ..harness.task.pytorch import torch_version
 from ..memory.run.shared_stages import fresh_by_default
@@ -66,7 +67,7 @@ def lock_of(
     return SuiteLock(
         suite=found.name,
         origin=found.origin,
-        versions=versions(),
+        versions=versions(identity.kind),
         device=identity,
         knowledge=knowledge,
         knowledge_from=knowledge_from,
@@ -99,9 +100,13 @@ def _is_fresh(context: RunContext) -> bool:
     return fresh_by_default() if context.fresh is None else context.fresh
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of what has a part in the numbers."""
-    found = {"python": platform.python_version(), "torch": torch_version()}
+def versions(device: str) -> dict[str, str]:
+    """Return the versions of what has a part in the numbers of a kind of device."""
+    found = {
+        "python": platform.python_version(),
+        "torch": torch_version(),
+        "judge and device": harness_version(device),
+    }
     for name in PACKAGES:
         try:
             found[name] = metadata.version(name)
@@ -119,7 +124,7 @@ def require_same(lock: SuiteLock) -> None:
     context = lock.context
     identity = open_device(context.device, context.gpu).identity
     before = {**lock.versions, **_told(lock.device)}
-    now = {**versions(), **_told(identity)}
+    now = {**versions(identity.kind), **_told(identity)}
     changed = [
         f"{name} was {before.get(name)} and is {now.get(name)}"
         for name in {**before, **now} if before.get(name) != now.get(name)

@@ -65,6 +65,10 @@ def test_another_bench_in_the_directory_and_one_of_other_versions_are_refused(
     assert_one_clear_line(
         asked("bench", tmp_path / "bench", *late), "--policy, --budget, --dtype: a bench that goes"
     )
+    with monkeypatch.context() as later:
+        later.setattr("kernelblaster.harness.records.versions.JUDGE_VERSION", "999")
+        told = asked("bench", tmp_path / "bench")
+        assert_one_clear_line(told, "judge and device was", "is 999.")
     monkeypatch.setattr("kernelblaster.bench.planning.torch_version", lambda: "0.1")
     assert_one_clear_line(asked("bench", tmp_path / "bench"), "torch was", "is 0.1")
 

@@ -17,6 +17,10 @@ SHARE = 0.125
 """Of the elements that hold one of them."""
 LARGEST = 1024.0
 """Beyond it lies none of what floating inputs hold otherwise."""
+FEW_ELEMENTS = 1 << 14
+"""Of more each border is held by some without fail."""
+SPARED = 4
+"""Elements for each border, from which on every one is held: others are left that hold none."""
 FROM = 0.5
 """Even numbers from here on, for that share of all, say which element holds which."""
 
@@ -53,9 +57,18 @@ def put_borders(
     even: torch.Tensor,
     span: tuple[float, float] = (FROM, SHARE),
 ) -> None:
-    """Put borders into a tensor, in place, where as many numbers from 0 to 1 say so."""
+    """Put borders into a tensor, in place, where as many numbers from 0 to 1 say so.
+
+    Of few elements none may be told to hold one of them: another, that holds none, does then.
+    """
     first, share = span
     for turn, border in enumerate(borders):
         begin = first + share * turn / len(borders)
         chosen = (even >= begin) & (even < first + share * (turn + 1) / len(borders))
         value.masked_fill_(chosen, border)
+    if not value.is_contiguous() or not SPARED * len(borders) <= value.numel() <= FEW_ELEMENTS:
+        return
+    missed = [border for border in borders if not bool((value == border).any())]
+    spare = ((even - first - share) % 1.0).flatten().argsort()[: len(missed)]
+    for place, border in zip(spare.tolist(), missed, strict=True):
+        value.view(-1)[place] = border
