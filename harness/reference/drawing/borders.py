@@ -72,3 +72,15 @@ def put_borders(
     spare = ((even - first - share) % 1.0).flatten().argsort()[: len(missed)]
     for place, border in zip(spare.tolist(), missed, strict=True):
         value.view(-1)[place] = border
+
+
+def put_each_once(value: torch.Tensor, borders: Sequence[int]) -> torch.Tensor:
+    """Put borders that no element holds into a tensor, in place; return it.
+
+    Integers that are all different stay so: few classes of many may be by chance alone.
+    """
+    missed = [border for border in borders if not bool((value == border).any())]
+    if SPARED * len(missed) <= value.numel():
+        for place, border in enumerate(missed):
+            value.view(-1)[place * SPARED] = border
+    return value

@@ -24,7 +24,7 @@ import torch
 
 from ...records.variations import Level, Variation
 from ..loading.model import Instance, Reference
-from .borders import beside, put_borders
+from .borders import beside, put_borders, put_each_once
 from .orders import (
     EVEN,
     EVEN_POSITIVE,
@@ -333,6 +333,8 @@ class _Inputs:
             in_range = level in ("below", "range") and not all_differ(own)
             if distribution == "large" and in_range:
                 self._crowd(value)
+            if distribution == "zeros" and level == "below" and not is_sorted(own):
+                value = put_each_once(value.contiguous(), self._whole_borders(own, level))
             return value
         if level == "any" and self.variation.least and own.dtype.is_signed:
             value.masked_fill_(self._even(own) < LEAST_SHARE, torch.iinfo(own.dtype).min)
@@ -340,18 +342,21 @@ class _Inputs:
             return own.flatten()[self._number(own.numel())].expand(own.shape).clone()
         if distribution == "zeros" and level == "below":
             value = value * (self._even(own) < 0.5)
-            low, high = _whole_ends(own, level)
-            borders = {
-                near for each, _ in self.variation.borders if each == int(each)
-                for near in (int(each) - 1, int(each), int(each) + 1) if low <= near <= high
-            }  # fmt: skip
-            put_borders(value, sorted(borders), self._even(own))
+            put_borders(value, self._whole_borders(own, level), self._even(own))
         if distribution == "offset" and level == "any":
             value = torch.where(self._even(own) < 0.5, value, own)
         if distribution == "offset" and self.how.lines == "any" and own.numel():
             value = value.contiguous()
             level_lines(value, int(own.max()), self.generator)
         return value
+
+    def _whole_borders(self, own: torch.Tensor, level: Level) -> list[int]:
+        """Return the whole numbers that forward() compares with, and those beside them."""
+        low, high = _whole_ends(own, level)
+        return sorted({
+            near for each, _ in self.variation.borders if each == int(each)
+            for near in (int(each) - 1, int(each), int(each) + 1) if low <= near <= high
+        })  # fmt: skip
 
     def _set_in_a_line(self, flags: torch.Tensor) -> None:
         """Have flags that are a single line be none, the first or the last, each in a case."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelblaster.harness.reference.drawing.borders import put_borders
+from kernelblaster.harness.reference.drawing.borders import put_borders, put_each_once
 
 CLASSES = [4999, 5000, 5001]
 
@@ -24,3 +24,11 @@ def test_of_too_few_none_is_taken_that_was_not_told() -> None:
     value, even = torch.zeros(6), torch.full((6,), 0.9)
     put_borders(value, [1.0, 2.0], even)
     assert not value.any()
+
+
+def test_numbers_that_are_all_different_stay_so() -> None:
+    classes = torch.randperm(8192, generator=torch.Generator().manual_seed(3))[:64]
+    held = put_each_once(classes.clone(), [4999, 5000, int(classes[9])])
+    assert len(set(held.tolist())) == 64 and {4999, 5000, int(classes[9])} <= set(held.tolist())
+    order = torch.randperm(64)
+    assert torch.equal(put_each_once(order.clone(), [5, 6, 7]), order)
