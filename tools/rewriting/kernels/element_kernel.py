@@ -43,6 +43,7 @@ from ..source.syntax import (
 from ..source.threads import is_global_index, is_thread_expression, resolved
 from .helpers import add_helpers
 from .packs import Element, fits_pack, pack, unpack
+from .recognised import recognised
 
 WAVES = 16
 """Blocks of a grid-stride launch for each multiprocessor of a large GPU (132)."""
@@ -81,21 +82,14 @@ def element_kernels(text: str, task: Task) -> list[ElementKernel]:
     Raises:
         NotRecognised: there is none.
     """
-    reason = "the source has no kernel"
-    found = []
-    for name in [kernel.name for kernel in Source(text).kernels()]:
-        source = Source(text)
-        kernel = next(k for k in source.kernels() if k.name == name)
-        try:
-            launch = source.launch_of(kernel)
-            constants = Constants(source, task)
-            block = block_name(source, constants, launch)
-            found.append(_Reader(source, constants, kernel, launch, block).read())
-        except NotRecognised as why:
-            reason = str(why)
-    if not found:
-        raise NotRecognised(f"no kernel computes one element a thread: {reason}")
-    return found
+    return recognised(text, task, _read_one, "no kernel computes one element a thread")
+
+
+def _read_one(
+    source: Source, constants: Constants, kernel: Kernel, launch: Launch
+) -> ElementKernel:
+    block = block_name(source, constants, launch)
+    return _Reader(source, constants, kernel, launch, block).read()
 
 
 class _Reader:

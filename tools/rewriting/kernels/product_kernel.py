@@ -12,7 +12,7 @@ from ....harness.records.tasks import Task
 from ..records import NotRecognised
 from ..source.constants import Constants
 from ..source.launches import BLOCK, GRID, block_size, components
-from ..source.loops import CountingLoop, counting_loop
+from ..source.loops import CountingLoop, counting_loop, is_zero
 from ..source.syntax import (
     Kernel,
     Launch,
@@ -33,6 +33,7 @@ from ..source.syntax import (
 )
 from ..source.threads import resolved
 from .plane import read_plane
+from .recognised import recognised
 
 
 @dataclass(frozen=True)
@@ -78,21 +79,14 @@ def product_kernels(text: str, task: Task) -> list[ProductKernel]:
     Raises:
         NotRecognised: there is none.
     """
-    reason = "the source has no kernel"
-    found = []
-    for name in [kernel.name for kernel in Source(text).kernels()]:
-        source = Source(text)
-        kernel = next(k for k in source.kernels() if k.name == name)
-        try:
-            launch = source.launch_of(kernel)
-            constants = Constants(source, task)
-            body = _read(kernel, launch, constants)
-            found.append(ProductKernel(source, constants, kernel, launch, body))
-        except NotRecognised as why:
-            reason = str(why)
-    if not found:
-        raise NotRecognised(f"no kernel is a plain matrix product: {reason}")
-    return found
+    return recognised(text, task, _read_one, "no kernel is a plain matrix product")
+
+
+def _read_one(
+    source: Source, constants: Constants, kernel: Kernel, launch: Launch
+) -> ProductKernel:
+    body = _read(kernel, launch, constants)
+    return ProductKernel(source, constants, kernel, launch, body)
 
 
 def _read(kernel: Kernel, launch: Launch, constants: Constants) -> ProductBody:
@@ -218,8 +212,7 @@ def _without_zero(lines: list[str], accumulator: str) -> list[str]:
         names = [item.name for item in declared]
         if accumulator in names:
             value = declared[names.index(accumulator)].value
-            zero = value is not None and re.fullmatch(r"0(\.0*)?f?", text_of(value))
-            if not zero or len(names) != 1:
+            if value is None or not is_zero(text_of(value)) or len(names) != 1:
                 raise NotRecognised("the sum does not start at zero")
             found = True
             continue

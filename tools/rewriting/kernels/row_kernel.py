@@ -27,6 +27,7 @@ from ..source.launches import (
 from ..source.syntax import Kernel, Launch, Source, squeezed, uses
 from ..source.threads import WARP
 from .helpers import add_helpers
+from .recognised import recognised
 from .row_reader import RowBody, read_rows
 from .row_steps import Loop, Plain, Step
 from .row_writer import RowShape, write_rows
@@ -58,25 +59,17 @@ def row_kernels(text: str, task: Task) -> list[RowKernel]:
     Raises:
         NotRecognised: there is none; the reason is that of the last kernel looked at.
     """
-    reason = "the source has no kernel"
-    found = []
-    names = [kernel.name for kernel in Source(text).kernels()]
-    for name in names:
-        source = Source(text)
-        kernel = next(k for k in source.kernels() if k.name == name)
-        try:
-            launch = source.launch_of(kernel)
-            constants = Constants(source, task)
-            block = block_name(source, constants, launch)
-            body = read_rows(kernel, constants, block)
-            if not body.rows:
-                body = replace(body, rows=components(launch, GRID)[0])
-            found.append(RowKernel(source, constants, kernel, launch, block, body))
-        except NotRecognised as why:
-            reason = str(why)
-    if not found:
-        raise NotRecognised(f"no kernel works on rows: {reason}")
-    return found
+    return recognised(text, task, _read_one, "no kernel works on rows")
+
+
+def _read_one(
+    source: Source, constants: Constants, kernel: Kernel, launch: Launch
+) -> RowKernel:
+    block = block_name(source, constants, launch)
+    body = read_rows(kernel, constants, block)
+    if not body.rows:
+        body = replace(body, rows=components(launch, GRID)[0])
+    return RowKernel(source, constants, kernel, launch, block, body)
 
 
 def written(found: RowKernel, body: RowBody) -> str:

@@ -18,7 +18,7 @@ from ....harness.records.tasks import Task
 from ..records import NotRecognised
 from ..source.constants import Constants
 from ..source.launches import block_name
-from ..source.loops import counting_loop
+from ..source.loops import counting_loop, is_zero
 from ..source.syntax import (
     Declared,
     Kernel,
@@ -35,8 +35,7 @@ from ..source.syntax import (
     uses,
 )
 from ..source.threads import is_global_index
-
-ZERO = re.compile(r"0(\.0*)?f?")
+from .recognised import recognised
 
 
 @dataclass(frozen=True)
@@ -102,22 +101,15 @@ def sum_kernels(text: str, task: Task) -> list[SumKernel]:
     Raises:
         NotRecognised: there is none.
     """
-    reason = "the source has no kernel"
-    found = []
-    for name in [kernel.name for kernel in Source(text).kernels()]:
-        source = Source(text)
-        kernel = next(each for each in source.kernels() if each.name == name)
-        try:
-            launch = source.launch_of(kernel)
-            constants = Constants(source, task)
-            block = block_name(source, constants, launch)
-            body = _Reader(kernel, frozenset({block, constants.own.get(block, block)})).read()
-            found.append(SumKernel(source, kernel, launch, block, body, constants))
-        except NotRecognised as why:
-            reason = str(why)
-    if not found:
-        raise NotRecognised(f"no kernel adds products, one result a thread: {reason}")
-    return found
+    return recognised(text, task, _read_one, "no kernel adds products, one result a thread")
+
+
+def _read_one(
+    source: Source, constants: Constants, kernel: Kernel, launch: Launch
+) -> SumKernel:
+    block = block_name(source, constants, launch)
+    body = _Reader(kernel, frozenset({block, constants.own.get(block, block)})).read()
+    return SumKernel(source, kernel, launch, block, body, constants)
 
 
 class _Reader:
@@ -171,7 +163,7 @@ class _Reader:
             self._type = one.type.replace("const", "").strip()
         elif self._index and uses(value, self._index):
             self._coordinates.append(self._coordinate(one, opened(declared[0].value)))
-        elif one.type == "float" and ZERO.fullmatch(value) and not self._accumulator:
+        elif one.type == "float" and is_zero(value) and not self._accumulator:
             self._accumulator = one.name
         elif "const" in one.type and "[" not in value:
             self._named.append(Step("name", statement.text, one.name))

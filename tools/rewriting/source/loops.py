@@ -72,6 +72,11 @@ def _step(update: Node, variable: str) -> str | None:
     return None
 
 
+def is_zero(text: str) -> bool:
+    """Whether an initial value is the number zero, from which a sum starts."""
+    return re.fullmatch(r"0(\.0*)?f?", text) is not None
+
+
 def accumulators(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the scalars that a loop body carries, each with its kind: sum, max or min.
 

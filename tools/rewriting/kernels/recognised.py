@@ -1,0 +1,45 @@
+"""Reads every kernel of a source as one kind, each with edits to a source of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ....harness.records.tasks import Task
+from ..records import NotRecognised
+from ..source.constants import Constants
+from ..source.syntax import Kernel, Launch, Source
+
+Found = TypeVar("Found")
+
+
+def recognised(
+    text: str,
+    task: Task,
+    read: Callable[[Source, Constants, Kernel, Launch], Found],
+    none: str,
+) -> list[Found]:
+    """Return the kernels of a source that are of a kind, in order.
+
+    Args:
+        text: the source.
+        task: gives its constants their values.
+        read: reads one kernel with its launch, or raises NotRecognised.
+        none: what is said where no kernel is of the kind.
+
+    Raises:
+        NotRecognised: there is none; the reason is that of the last kernel looked at.
+    """
+    reason = "the source has no kernel"
+    found = []
+    for name in [kernel.name for kernel in Source(text).kernels()]:
+        source = Source(text)
+        kernel = next(each for each in source.kernels() if each.name == name)
+        try:
+            launch = source.launch_of(kernel)
+            found.append(read(source, Constants(source, task), kernel, launch))
+        except NotRecognised as why:
+            reason = str(why)
+    if not found:
+        raise NotRecognised(f"{none}: {reason}")
+    return found
