@@ -121,11 +121,16 @@ def _listed(directory: Path) -> dict[str, None]:
 
 def _entered(directory: Path) -> dict[str, None]:
     """Return the files that what was preprocessed says it entered."""
-    texts = [path.read_text(errors="replace") for path in directory.glob("candidate.cpp*.ii")]
-    return dict.fromkeys(match[1] for text in texts for match in _ENTERS.finditer(text))
+    found: dict[str, None] = {}
+    for path in directory.glob("candidate.cpp*.ii"):
+        # Of tens of thousands of lines few are marks: they are found before they are looked at.
+        for line in b"\n".join((b"", path.read_bytes())).split(b"\n# ")[1:]:
+            if match := _ENTERS.match(line):
+                found[match[1].decode(errors="replace")] = None
+    return found
 
 
-_ENTERS = re.compile(r'^# \d+ "((?!<)[^"\n]*)" 1\b', re.MULTILINE)
+_ENTERS = re.compile(rb'\d+ "((?!<)[^"\n]*)" 1\b')
 """Unlike the mark that a #line leaves."""
 
 

@@ -9,6 +9,7 @@ its line. A line `# 1 "file"` is accepted by ptxas too, but nvcc writes none: re
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,9 +56,11 @@ def read_ptx(path: Path) -> str:
     return path.read_bytes().decode("ascii", errors="replace")
 
 
-def tokens_of(text: str) -> list[Token]:
+@functools.lru_cache(maxsize=4)
+def tokens_of(text: str) -> tuple[Token, ...]:
     """Return the tokens of PTX without comments.
 
+    A build's rules, its entries and the parser ask for the same text's one after the other.
     `text` must hold the file's own line ends (`read_ptx`): with universal newlines a carriage
     return would end a comment that goes on for ptxas.
 
@@ -66,17 +69,18 @@ def tokens_of(text: str) -> list[Token]:
     """
     found: list[Token] = []
     at, line, inline = 0, 1, False
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise NotPtx(f"no PTX: {text[at : at + 20].split(chr(10))[0]!r}", line)
+    while match := _TOKEN.match(text, at):
+        read, at = match[0], match.end()
         if match.lastgroup == "token":
-            found.append(Token(match[0], line, inline))
-        elif marks := _MARKER.findall(match[0]):
+            found.append(Token(read, line, inline))
+            if read[0] != '"':
+                continue
+        elif "inline asm" in read and (marks := _MARKER.findall(read)):
             inline = marks[-1] == "begin"
-        line += match[0].count("\n")
-        at = match.end()
-    return found
+        line += read.count("\n")
+    if at < len(text):
+        raise NotPtx(f"no PTX: {text[at : at + 20].split(chr(10))[0]!r}", line)
+    return tuple(found)
 
 
 def end_of_location(tokens: Sequence[Token], at: int) -> int:

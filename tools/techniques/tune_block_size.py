@@ -82,9 +82,8 @@ def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
 
 def _with_named_block(text: str, task: Task, name: str) -> str:
     """Return the source with the block size of a kernel as a constant its grid follows from."""
-    for found in _recognised(text, task):
-        if found[0] == name:
-            return found[1]
+    if (anew := _launched_anew(text, task, name)) is not None:
+        return anew
     source = Source(text)
     launch = source.launch_of(next(each for each in source.kernels() if each.name == name))
     threads = counted_by_function(source, launch)
@@ -95,30 +94,27 @@ def _with_named_block(text: str, task: Task, name: str) -> str:
     return source.result()
 
 
-def _recognised(text: str, task: Task) -> list[tuple[str, str]]:
-    """Return each kernel whose launch can be written anew, with the source that does so."""
-    result = []
+def _launched_anew(text: str, task: Task, name: str) -> str | None:
+    """Return the source with a kernel's launch written anew; None where that is of no such kind."""
     try:
-        for element in element_kernels(text, task):
+        for element in element_kernels(text, task, name):
             if not uses(components(element.launch, GRID)[0], element.block):
-                result.append((element.kernel.name, element_written(element, element.body)))
+                return element_written(element, element.body)
     except NotRecognised:
         pass
     try:
-        for row in row_kernels(text, task):
-            if not uses(components(row.launch, GRID)[0], row.block) and (
-                row.body.mapping != "block"
-            ):
-                host = host_text(row.kernel, row.launch, row.body.rows)
-                body = row.body
+        for row in row_kernels(text, task, name):
+            body = row.body
+            if body.mapping == "block":
+                return row_written(row, body)
+            if not uses(components(row.launch, GRID)[0], row.block):
+                host = host_text(row.kernel, row.launch, body.rows)
                 divisor = row.block if body.mapping == "thread" else f"{row.block} / {body.lanes}"
                 set_components(row.source, row.launch, GRID, [ceiling(host, divisor)])
-                result.append((row.kernel.name, row.source.result()))
-            elif row.body.mapping == "block":
-                result.append((row.kernel.name, row_written(row, row.body)))
+                return row.source.result()
     except NotRecognised:
         pass
-    return result
+    return None
 
 
 def _resized(text: str, task: Task, name: str, size: int) -> str:

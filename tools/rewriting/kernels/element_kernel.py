@@ -76,13 +76,13 @@ class ElementKernel:
     items_name: str = ""
 
 
-def element_kernels(text: str, task: Task) -> list[ElementKernel]:
+def element_kernels(text: str, task: Task, only: str = "") -> list[ElementKernel]:
     """Return the elementwise kernels of a source, each with edits to a source of its own.
 
     Raises:
         NotRecognised: there is none.
     """
-    return recognised(text, task, _read_one, "no kernel computes one element a thread")
+    return recognised(text, task, _read_one, "no kernel computes one element a thread", only)
 
 
 def _read_one(

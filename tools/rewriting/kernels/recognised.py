@@ -18,6 +18,7 @@ def recognised(
     task: Task,
     read: Callable[[Source, Constants, Kernel, Launch], Found],
     none: str,
+    only: str = "",
 ) -> list[Found]:
     """Return the kernels of a source that are of a kind, in order.
 
@@ -26,6 +27,7 @@ def recognised(
         task: gives its constants their values.
         read: reads one kernel with its launch, or raises NotRecognised.
         none: what is said where no kernel is of the kind.
+        only: the name of a kernel, where no other is asked for.
 
     Raises:
         NotRecognised: there is none; the reason is that of the last kernel looked at.
@@ -33,6 +35,8 @@ def recognised(
     reason = "the source has no kernel"
     found = []
     for name in [kernel.name for kernel in Source(text).kernels()]:
+        if only not in ("", name):
+            continue
         source = Source(text)
         kernel = next(each for each in source.kernels() if each.name == name)
         try:

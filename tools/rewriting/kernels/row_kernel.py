@@ -53,13 +53,13 @@ class RowKernel:
         return [step for step in self.body.steps if isinstance(step, Loop)]
 
 
-def row_kernels(text: str, task: Task) -> list[RowKernel]:
+def row_kernels(text: str, task: Task, only: str = "") -> list[RowKernel]:
     """Return the row kernels of a source, each with edits to a source of its own.
 
     Raises:
         NotRecognised: there is none; the reason is that of the last kernel looked at.
     """
-    return recognised(text, task, _read_one, "no kernel works on rows")
+    return recognised(text, task, _read_one, "no kernel works on rows", only)
 
 
 def _read_one(

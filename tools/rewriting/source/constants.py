@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tree_sitter import Node
+
 from ....harness.records.tasks import Task, TaskVariant
 from ....harness.task.names import constants_of
-from .syntax import Source, declarations, descendants, squeezed, text_of
+from .syntax import TREES, Source, declarations, descendants, squeezed, text_of
 
 _BINARY: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: int.__add__, ast.Sub: int.__sub__, ast.Mult: int.__mul__,
@@ -31,20 +34,7 @@ class Constants:
     def __init__(self, source: Source, task: Task) -> None:
         full, verify = _task_constants(task.full), _task_constants(task.verify)
         self._known = {name: Pair(full[name], verify[name]) for name in full if name in verify}
-        self.own: dict[str, str] = {}
-        for node in source.root.named_children:
-            if node.type == "preproc_def":
-                name, value = (node.child_by_field_name(part) for part in ("name", "value"))
-                if name is not None and value is not None:
-                    self.own[text_of(name)] = text_of(value).strip()
-            for declared in declarations(node):
-                if declared.value is not None and "const" in declared.type:
-                    self.own[declared.name] = text_of(declared.value)
-        for function in descendants(source.root, "function_definition"):
-            for node in descendants(function, "declaration"):
-                for declared in declarations(node):
-                    if declared.value is not None and re.search(r"\bconst(expr)?\b", declared.type):
-                        self.own.setdefault(declared.name, text_of(declared.value))
+        self.own = _own_of(source.root)
 
     def pair(self, text: str, depth: int = 0) -> Pair | None:
         """Return the value of a constant expression in both variants; None when it has none."""
@@ -80,6 +70,25 @@ class Constants:
         if isinstance(tree.op, (ast.Div, ast.Mod)) and 0 in (right.full, right.verify):
             return None
         return Pair(operation(left.full, right.full), operation(left.verify, right.verify))
+
+
+@functools.lru_cache(maxsize=TREES)
+def _own_of(root: Node) -> Mapping[str, str]:
+    """Return the constants that a source defines, as text; every kernel of a file asks for them."""
+    own: dict[str, str] = {}
+    for node in root.named_children:
+        if node.type == "preproc_def":
+            name, value = (node.child_by_field_name(part) for part in ("name", "value"))
+            if name is not None and value is not None:
+                own[text_of(name)] = text_of(value).strip()
+        for declared in declarations(node):
+            if declared.value is not None and "const" in declared.type:
+                own[declared.name] = text_of(declared.value)
+    for node in descendants(root, "declaration"):
+        for declared in declarations(node):
+            if declared.value is not None and re.search(r"\bconst(expr)?\b", declared.type):
+                own.setdefault(declared.name, text_of(declared.value))
+    return own
 
 
 def _task_constants(variant: TaskVariant) -> dict[str, int]:

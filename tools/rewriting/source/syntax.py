@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tree_sitter_cuda
@@ -14,9 +14,11 @@ from ..records import NotRecognised
 
 MOST_KERNELS = 32
 """Of a file that is written again: for each, the whole file is looked through."""
+TREES = 64
+"""Kept of what was read last. The nodes of a file of 1,500 lines take 4 MB."""
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=TREES)
 def parse(data: bytes) -> Node:
     """Return the root of the syntax tree of a CUDA source.
 
@@ -33,12 +35,22 @@ def text_of(node: Node) -> str:
 
 def descendants(node: Node, *kinds: str) -> Iterator[Node]:
     """Yield the node and everything below it that is of one of the kinds, in source order."""
+    return (each for kind, each in _below(node) if kind in kinds)
+
+
+@functools.lru_cache(maxsize=64 * TREES)
+def _below(node: Node) -> tuple[tuple[str, Node], ...]:
+    """Return the node and everything below it with their kinds, in source order.
+
+    Each rewrite looks through the same kernels, in search of other things.
+    """
+    found = []
     waiting = [node]
     while waiting:
         first = waiting.pop()
-        if first.type in kinds:
-            yield first
+        found.append((first.type, first))
         waiting.extend(reversed(first.children))
+    return tuple(found)
 
 
 def squeezed(text: str) -> str:
@@ -143,45 +155,14 @@ class Source:
 
     def kernels(self) -> list[Kernel]:
         """Return the kernels in order; templates, and what could not be parsed, are left alone."""
-        found = []
-        for node in descendants(self.root, "function_definition"):
-            head = text_of(node).split("{")[0]
-            body = node.child_by_field_name("body")
-            declarator = node.child_by_field_name("declarator")
-            template = node.parent is not None and node.parent.type == "template_declaration"
-            if "__global__" not in head or body is None or declarator is None or template:
-                continue
-            if node.has_error:
-                continue
-            name = declarator.child_by_field_name("declarator")
-            listed = declarator.child_by_field_name("parameters")
-            if name is None or listed is None:
-                continue
-            parameters = tuple(
-                _parameter(child)
-                for child in listed.named_children
-                if child.type == "parameter_declaration"
-            )
-            found.append(Kernel(node, text_of(name), parameters, body))
-            if len(found) > MOST_KERNELS:
-                raise NotRecognised(f"the file has more than {MOST_KERNELS} kernels")
-        return found
+        found = _kernels_below(self.root)
+        if len(found) > MOST_KERNELS:
+            raise NotRecognised(f"the file has more than {MOST_KERNELS} kernels")
+        return [*found]
 
     def launches(self, kernel: str) -> list[Launch]:
         """Return the launches of a kernel."""
-        found = []
-        for call in descendants(self.root, "call_expression"):
-            function = call.child_by_field_name("function")
-            configuration = [c for c in call.children if c.type == "kernel_call_syntax"]
-            if function is None or not configuration or text_of(function) != kernel:
-                continue
-            owner: Node | None = call
-            while owner is not None and owner.type != "function_definition":
-                owner = owner.parent
-            if owner is not None:
-                parts = tuple(configuration[0].named_children)
-                found.append(Launch(call, kernel, parts, owner))
-        return found
+        return [*_launches_below(self.root).get(kernel, ())]
 
     def launch_of(self, kernel: Kernel) -> Launch:
         """Return the only launch of the kernel.
@@ -196,12 +177,7 @@ class Source:
 
     def function(self, name: str) -> Node | None:
         """Return the definition of a device function by name."""
-        for node in descendants(self.root, "function_definition"):
-            declarator = node.child_by_field_name("declarator")
-            found = declarator.child_by_field_name("declarator") if declarator else None
-            if found is not None and text_of(found) == name:
-                return node
-        return None
+        return _functions_below(self.root).get(name)
 
     def replace(self, node: Node, text: str) -> None:
         """Replace a node's text."""
@@ -222,6 +198,65 @@ class Source:
         for _, (start, end, text) in reversed(ordered):
             data = data[:start] + text.encode() + data[end:]
         return data.decode()
+
+
+# What a whole file holds is found once: each of its kernels asks for it, of every rewrite.
+
+
+@functools.lru_cache(maxsize=TREES)
+def _kernels_below(root: Node) -> tuple[Kernel, ...]:
+    found = []
+    for node in descendants(root, "function_definition"):
+        head = text_of(node).split("{")[0]
+        body = node.child_by_field_name("body")
+        declarator = node.child_by_field_name("declarator")
+        template = node.parent is not None and node.parent.type == "template_declaration"
+        if "__global__" not in head or body is None or declarator is None or template:
+            continue
+        if node.has_error:
+            continue
+        name = declarator.child_by_field_name("declarator")
+        listed = declarator.child_by_field_name("parameters")
+        if name is None or listed is None:
+            continue
+        parameters = tuple(
+            _parameter(child)
+            for child in listed.named_children
+            if child.type == "parameter_declaration"
+        )
+        found.append(Kernel(node, text_of(name), parameters, body))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=TREES)
+def _launches_below(root: Node) -> Mapping[str, Sequence[Launch]]:
+    """Return the launches by kernel."""
+    found: dict[str, list[Launch]] = {}
+    for call in descendants(root, "call_expression"):
+        function = call.child_by_field_name("function")
+        configuration = [c for c in call.children if c.type == "kernel_call_syntax"]
+        if function is None or not configuration:
+            continue
+        owner: Node | None = call
+        while owner is not None and owner.type != "function_definition":
+            owner = owner.parent
+        if owner is not None:
+            parts = tuple(configuration[0].named_children)
+            kernel = text_of(function)
+            found.setdefault(kernel, []).append(Launch(call, kernel, parts, owner))
+    return found
+
+
+@functools.lru_cache(maxsize=TREES)
+def _functions_below(root: Node) -> Mapping[str, Node]:
+    """Return the definitions of functions by name; of several the first."""
+    found: dict[str, Node] = {}
+    for function in descendants(root, "function_definition"):
+        declarator = function.child_by_field_name("declarator")
+        name = declarator.child_by_field_name("declarator") if declarator else None
+        if name is not None:
+            found.setdefault(text_of(name), function)
+    return found
 
 
 def _parameter(node: Node) -> Parameter:
@@ -360,17 +395,12 @@ def definition(node: Node, name: str) -> str:
     root = node
     while root.parent is not None:
         root = root.parent
-    texts: dict[str, str] = {}
-    for function in descendants(root, "function_definition"):
-        declarator = function.child_by_field_name("declarator")
-        found = declarator.child_by_field_name("declarator") if declarator else None
-        if found is not None:
-            texts.setdefault(text_of(found), text_of(function))
+    functions = _functions_below(root)
     called, waiting = dict[str, str](), [name]
     while waiting:
         first = waiting.pop()
-        if first in texts and first not in called:  # They may call each other.
-            called[first] = texts[first]
+        if first in functions and first not in called:  # They may call each other.
+            called[first] = text_of(functions[first])
             inner = re.findall(r"\b(\w+)\(", called[first])
             waiting += [other for other in reversed(inner) if "warp" in other]
     return "".join(called.values())
