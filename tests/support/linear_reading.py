@@ -14,11 +14,11 @@ SECONDS = 40
 """Of CPU time."""
 
 
-def run_limited(program: str) -> None:
+def run_limited(program: str, seconds: int = SECONDS) -> None:
     """Run a program; fails with what it last printed where it does not end well in time."""
 
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import graph_support
 import pytest
 from often_or_seldom import every
-from support.linear_reading import run_limited
+from support.linear_reading import SECONDS, run_limited
 
 from kernelblaster.tools.models.code_reply import MOST_EDITS, MalformedReply, read_code
 from kernelblaster.tools.rewriting.records import Inapplicable
@@ -75,10 +75,12 @@ UNITS: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("reading", every(8, UNITS))
 def test_much_of_anything_is_read(reading: str) -> None:
+    longest = reading == "rewrite(text)"
+    size = "LARGEST_READ" if longest else "SIZE"
     program = f"{HEAD}\nfor unit in {UNITS[reading]!r}:\n" + (
-        f"    print(repr(unit), flush=True)\n    text = (unit * SIZE)[:SIZE]\n    {reading}\n"
+        f"    print(repr(unit), flush=True)\n    text = (unit * {size})[:{size}]\n    {reading}\n"
     )
-    run_limited(program)
+    run_limited(program, 3 * SECONDS if longest else SECONDS)
 
 
 def applied_to(source: str) -> list[str]:

@@ -30,6 +30,9 @@ from ..rewriting.source.syntax import Kernel, Launch, Source, declarations, text
 from .conditions import at_least
 from .technique import Technique
 
+MOST_RESIZED = 32
+"""Kernels of a file: each is resized in the text that the last one left, which is read anew."""
+
 
 def technique() -> Technique:
     """Return the technique; `block_size` is the number of threads of a block."""
@@ -69,7 +72,10 @@ def technique() -> Technique:
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
     size = parameters["block_size"]
     text, names, reason = source, [], "the source has no kernel"
-    for name in [kernel.name for kernel in Source(source).kernels()]:
+    kernels = [kernel.name for kernel in Source(source).kernels()]
+    if len(kernels) > MOST_RESIZED:
+        return Inapplicable(reason=f"the file has more than {MOST_RESIZED} kernels")
+    for name in kernels:
         try:
             text = _resized(_with_named_block(text, task, name), task, name, size)
             names.append(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.memory.knowledge.seed import load_seed
 from kernelblaster.tools.rewriting.records import Rewritten
-from kernelblaster.tools.techniques.catalogue import knowledge_seed, techniques
+from kernelblaster.tools.techniques.catalogue import first_rewrites, knowledge_seed, techniques
 from kernelblaster.tools.workspace import open_knowledge
 
 ALL = dict(techniques())
@@ -157,3 +158,42 @@ def test_a_package_that_brings_none_is_named(
         techniques.__wrapped__()
     assert "say_hello" in str(told.value)
     sys.modules.pop("say_hello", None)
+
+
+def copied(source: str, kernels: int) -> str:
+    """Return a source of one kernel with so many like it, each launched once."""
+    (name,) = re.findall(r"__global__ void (\w+)\(", source)
+    (kernel,) = re.findall(r"(?:^//[^\n]*\n)*^__global__.*?^}\n", source, re.M | re.S)
+    (launch,) = re.findall(rf"^ *{name}<<<.*?;\n", source, re.M | re.S)
+    names = [f"{name}_{number}" for number in range(kernels)]
+    for one, many in (
+        (kernel, "\n".join(kernel.replace(name, each) for each in names)),
+        (launch, "".join(launch.replace(name, each) for each in names)),
+    ):
+        source = source.replace(one, many)
+    return source
+
+
+def calls_for(source: str, task: Task) -> int:
+    """Return how many functions are called to ask every rewrite about a source."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        found = first_rewrites(source, task)
+    finally:
+        sys.setprofile(None)
+    assert any(isinstance(each, Rewritten) for each in found.values())
+    return calls
+
+
+@pytest.mark.parametrize("make", [softmax_task, product_task, gelu_task])
+def test_asking_about_many_kernels_grows_as_they_do(make: Callable[[], Task]) -> None:
+    """What a file holds is not read anew for each of its kernels: 16 took 15 times what 4 took."""
+    task = make()
+    four, sixteen = (calls_for(copied(initial(task), number), task) for number in (4, 16))
+    assert sixteen < 6 * four

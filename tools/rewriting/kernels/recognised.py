@@ -34,14 +34,16 @@ def recognised(
     """
     reason = "the source has no kernel"
     found = []
-    for name in [kernel.name for kernel in Source(text).kernels()]:
+    whole = Source(text)
+    constants = Constants(whole, task)
+    for name in [kernel.name for kernel in whole.kernels()]:
         if only not in ("", name):
             continue
         source = Source(text)
         kernel = next(each for each in source.kernels() if each.name == name)
         try:
             launch = source.launch_of(kernel)
-            found.append(read(source, Constants(source, task), kernel, launch))
+            found.append(read(source, constants, kernel, launch))
         except NotRecognised as why:
             reason = str(why)
     if not found:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import Counter
 
 from tree_sitter import Node
 
 from ..records import NotRecognised
 from .constants import Constants
 from .syntax import (
+    TREES,
+    Declared,
     Kernel,
     Launch,
     Source,
@@ -83,7 +87,7 @@ def block_name(source: Source, constants: Constants, launch: Launch) -> str:
     if any(length != 1 for length in size[1:]):
         raise NotRecognised("the block has more than one dimension")
     text = components(launch, BLOCK)[0]
-    file_level = _file_constants(source)
+    file_level = _file_constants(source.root)
     if text in file_level:
         return text
     name = fresh_constant(source, "BLOCK")
@@ -161,35 +165,46 @@ def _origin(launch: Launch, position: int) -> tuple[Node, bool]:
     if node.type != "identifier":
         return node, True
     name = text_of(node)
-    body = launch.function.child_by_field_name("body")
-    assert body is not None
-    for statement in descendants(body, "declaration"):
-        for declared in declarations(statement):
-            if declared.name == name and declared.value is not None:
-                used = sum(text_of(n) == name for n in descendants(body, "identifier"))
-                return declared.value, used == 2
+    for declared in _given_in(launch.function):
+        if declared.name == name and declared.value is not None:
+            return declared.value, _named_in(launch.function)[name] == 2
     return node, True
 
 
 def _local(launch: Launch, text: str) -> str:
     """Return the value of a host variable, or the text itself."""
-    body = launch.function.child_by_field_name("body")
-    assert body is not None
-    for statement in descendants(body, "declaration"):
-        for declared in declarations(statement):
-            if declared.name == text and declared.value is not None:
-                return text_of(declared.value)
+    for declared in _given_in(launch.function):
+        if declared.name == text and declared.value is not None:
+            return text_of(declared.value)
     return text
+
+
+@functools.lru_cache(maxsize=TREES)
+def _given_in(function: Node) -> tuple[Declared, ...]:
+    """Return the variables that a function gives values; it may hold many launches."""
+    body = function.child_by_field_name("body")
+    assert body is not None
+    return tuple(
+        declared
+        for statement in descendants(body, "declaration")
+        for declared in declarations(statement)
+        if declared.value is not None
+    )
+
+
+@functools.lru_cache(maxsize=TREES)
+def _named_in(function: Node) -> Counter[str]:
+    """Return how often a function names each identifier."""
+    body = function.child_by_field_name("body")
+    assert body is not None
+    return Counter(text_of(node) for node in descendants(body, "identifier"))
 
 
 def host_values(launch: Launch, text: str) -> str:
     """Return an expression of the host with its local variables replaced by their values."""
-    body = launch.function.child_by_field_name("body")
-    assert body is not None
     local = {
         declared.name: f"({text_of(declared.value)})"
-        for statement in descendants(body, "declaration")
-        for declared in declarations(statement)
+        for declared in _given_in(launch.function)
         if declared.value is not None and "dim3" not in declared.type
     }
     for _ in range(4):
@@ -197,10 +212,11 @@ def host_values(launch: Launch, text: str) -> str:
     return text
 
 
-def _file_constants(source: Source) -> set[str]:
-    return {
+@functools.lru_cache(maxsize=TREES)
+def _file_constants(root: Node) -> frozenset[str]:
+    return frozenset(
         declared.name
-        for node in source.root.named_children
+        for node in root.named_children
         for declared in declarations(node)
         if "constexpr" in declared.type or "const" in declared.type
-    }
+    )

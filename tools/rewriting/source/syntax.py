@@ -12,7 +12,7 @@ from tree_sitter import Language, Node, Parser
 
 from ..records import NotRecognised
 
-MOST_KERNELS = 32
+MOST_KERNELS = 128
 """Of a file that is written again: for each, the whole file is looked through."""
 TREES = 64
 """Kept of what was read last. The nodes of a file of 1,500 lines take 4 MB."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from tree_sitter import Node
 
@@ -14,13 +15,14 @@ def tidied(before: str, after: str) -> str:
 
     Only what the source before had used, or did not have, goes: an author's spare names stay.
     """
+    used_before = _words(before)
     while True:
-        source = Source(after)
+        source, used = Source(after), _words(after)
         unused = next(
             (
                 (node, name)
                 for node in source.root.named_children
-                if (name := _defined(node)) and _count(after, name) == 1 != _count(before, name)
+                if (name := _defined(node)) and used[name] == 1 != used_before[name]
             ),
             None,
         )
@@ -49,5 +51,6 @@ def _defined(node: Node) -> str:
     return ""
 
 
-def _count(text: str, name: str) -> int:
-    return len(re.findall(rf"\b{re.escape(name)}\b", text))
+def _words(text: str) -> Counter[str]:
+    """Return how often each word stands in a text."""
+    return Counter(re.findall(r"\w+", text))

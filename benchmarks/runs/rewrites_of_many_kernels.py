@@ -1,0 +1,122 @@
+"""What it takes to ask every built-in rewrite about the first kernels of a deep model, by depth.
+
+A step asks so of the kernel at hand. Seconds of the processor, the source new and seen before.
+With another checkout's interpreter the same is measured with that code, in a process of its own;
+`--most` bounds the depth there, where that code would take minutes.
+
+    python benchmarks/runs/rewrites_of_many_kernels.py [--python INTERPRETER] [--most 8] [--out F]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+DEPTHS = (1, 4, 8, 20)
+MODEL = """
+import torch
+import torch.nn as nn
+
+BATCH, WIDTH, DEPTH = 64, 64, {depth}
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 2 * width)
+        self.down = nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+class Model(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return torch.softmax(x, 1)
+
+
+def get_inputs():
+    return [torch.randn(BATCH, WIDTH)]
+
+
+def get_init_inputs():
+    return [WIDTH, DEPTH]
+"""
+
+
+def side(depth: int) -> dict[str, float]:
+    """Return the kernels and lines of the source, and the seconds of each time it is asked about;
+    with the package that is imported."""
+    from kernelblaster.harness.task.loading import load_task_now
+    from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
+    from kernelblaster.tools.techniques.catalogue import first_rewrites
+
+    with tempfile.TemporaryDirectory(prefix="kernelblaster-") as folder:
+        path = Path(folder) / "deep.py"
+        path.write_text(MODEL.format(depth=depth))
+        task = load_task_now(path)
+        written = write_initial_cuda(task)
+        if not isinstance(written, InitialKernel):
+            raise SystemExit(f"no first kernel: {written}")
+        source = written.source
+        found: dict[str, float] = {
+            "kernels": source.count("__global__"), "lines": source.count("\n"),
+        }  # fmt: skip
+        for name in ("new", "again"):
+            began = time.process_time()
+            first_rewrites(source, task)
+            found[name] = time.process_time() - began
+    return found
+
+
+def main() -> None:
+    """Measure both sides, or be one of them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--python", help="interpreter of another checkout")
+    parser.add_argument("--most", type=int, default=max(DEPTHS), help="depth, with that one")
+    parser.add_argument("--side", type=int)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.side is not None:
+        print(json.dumps(side(given.side)))
+        return
+    lines = [
+        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load "
+        f"{os.getloadavg()[0]:.1f} at the start; seconds of the processor",
+        f"{'kernels':>8s}  {'lines':>6s}  {'code':>6s}  {'a new source':>12s}  {'again':>8s}",
+    ]
+    print("\n".join(lines), flush=True)
+    for depth in DEPTHS:
+        for name, python in (("before", given.python), ("now", sys.executable)):
+            if not python or (name == "before" and depth > given.most):
+                continue
+            command = [python, __file__, "--side", str(depth)]
+            done = subprocess.run(command, capture_output=True, text=True, cwd="/")
+            if done.returncode:
+                raise SystemExit(f"{name}: {done.stderr[-1500:]}")
+            found = json.loads(done.stdout.splitlines()[-1])
+            lines.append(
+                f"{found['kernels']:8.0f}  {found['lines']:6.0f}  {name:>6s}  "
+                f"{found['new']:12.2f}  {found['again']:8.2f}"
+            )
+            print(lines[-1], flush=True)
+    if given.out:
+        given.out.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
