@@ -9,7 +9,6 @@ its line. A line `# 1 "file"` is accepted by ptxas too, but nvcc writes none: re
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,11 +55,9 @@ def read_ptx(path: Path) -> str:
     return path.read_bytes().decode("ascii", errors="replace")
 
 
-@functools.lru_cache(maxsize=4)
-def tokens_of(text: str) -> tuple[Token, ...]:
+def tokens_of(text: str) -> list[Token]:
     """Return the tokens of PTX without comments.
 
-    A build's rules, its entries and the parser ask for the same text's one after the other.
     `text` must hold the file's own line ends (`read_ptx`): with universal newlines a carriage
     return would end a comment that goes on for ptxas.
 
@@ -80,7 +77,7 @@ def tokens_of(text: str) -> tuple[Token, ...]:
         line += read.count("\n")
     if at < len(text):
         raise NotPtx(f"no PTX: {text[at : at + 20].split(chr(10))[0]!r}", line)
-    return tuple(found)
+    return found
 
 
 def end_of_location(tokens: Sequence[Token], at: int) -> int:

@@ -73,7 +73,7 @@ def parse(text: str) -> Module:
 class _Parser:
     """A cursor over the tokens, and what has been read of the module."""
 
-    def __init__(self, tokens: tuple[Token, ...]) -> None:
+    def __init__(self, tokens: list[Token]) -> None:
         self.tokens = [token.text for token in tokens]
         self.placed = tokens
         self.at = 0
