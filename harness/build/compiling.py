@@ -124,7 +124,7 @@ def _entered(directory: Path) -> dict[str, None]:
     found: dict[str, None] = {}
     for path in directory.glob("candidate.cpp*.ii"):
         # Of tens of thousands of lines few are marks: they are found before they are looked at.
-        for line in b"\n".join((b"", path.read_bytes())).split(b"\n# ")[1:]:
+        for line in (b"\n" + path.read_bytes()).split(b"\n# ")[1:]:
             if match := _ENTERS.match(line):
                 found[match[1].decode(errors="replace")] = None
     return found

@@ -84,10 +84,12 @@ def _own_of(root: Node) -> Mapping[str, str]:
         for declared in declarations(node):
             if declared.value is not None and "const" in declared.type:
                 own[declared.name] = text_of(declared.value)
-    for node in descendants(root, "declaration"):
-        for declared in declarations(node):
-            if declared.value is not None and re.search(r"\bconst(expr)?\b", declared.type):
-                own.setdefault(declared.name, text_of(declared.value))
+    # Of what stands in a function; which of the branches of an #if holds is not known here.
+    for function in descendants(root, "function_definition"):
+        for node in descendants(function, "declaration"):
+            for declared in declarations(node):
+                if declared.value is not None and re.search(r"\bconst(expr)?\b", declared.type):
+                    own.setdefault(declared.name, text_of(declared.value))
     return own
 
 

@@ -165,18 +165,20 @@ def _origin(launch: Launch, position: int) -> tuple[Node, bool]:
     if node.type != "identifier":
         return node, True
     name = text_of(node)
-    for declared in _given_in(launch.function):
-        if declared.name == name and declared.value is not None:
-            return declared.value, _named_in(launch.function)[name] == 2
-    return node, True
+    value = _value_of(launch, name)
+    return (node, True) if value is None else (value, _named_in(launch.function)[name] == 2)
 
 
 def _local(launch: Launch, text: str) -> str:
     """Return the value of a host variable, or the text itself."""
-    for declared in _given_in(launch.function):
-        if declared.name == text and declared.value is not None:
-            return text_of(declared.value)
-    return text
+    value = _value_of(launch, text)
+    return text if value is None else text_of(value)
+
+
+def _value_of(launch: Launch, name: str) -> Node | None:
+    """Return what the function of a launch gives a variable, if it gives it anything."""
+    given = _given_in(launch.function)
+    return next((each.value for each in given if each.name == name), None)
 
 
 @functools.lru_cache(maxsize=TREES)
