@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import json
-import os
 import re
 import sqlite3
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from step_overhead import new_session, replace, text_support
+from two_sides import beginning, measured
 
 GRAPHS = ("optimize", "rollout", "lowering")
 SQL = """
@@ -159,8 +157,7 @@ def main() -> None:
         print(json.dumps(side((iterations, rollouts, steps))))
         return
     lines = [
-        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load "
-        f"{os.getloadavg()[0]:.1f} at the start; {iterations} iterations of {rollouts} rollouts "
+        f"{beginning()}; {iterations} iterations of {rollouts} rollouts "
         f"of {steps} steps",
         "        graph     checkpoints  largest kB  mean kB  largest kB  mean kB, writes included",
     ]
@@ -168,11 +165,7 @@ def main() -> None:
     for name, python in (("before", given.python), ("now", sys.executable)):
         if not python:
             continue
-        command = [python, __file__, "--side", "--loops", given.loops]
-        done = subprocess.run(command, capture_output=True, text=True, cwd="/")
-        if done.returncode:
-            raise SystemExit(f"{name}: {done.stderr[-1500:]}")
-        lines += told(name, json.loads(done.stdout.splitlines()[-1]))
+        lines += told(name, measured(name, python, __file__, "--loops", given.loops))
         print("\n".join(lines[-4:]), flush=True)
     if given.out:
         given.out.write_text("\n".join(lines) + "\n")

@@ -10,14 +10,13 @@ With another checkout's interpreter the same is measured with that code, in a pr
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from two_sides import beginning, measured
 
 DEPTHS = (1, 4, 8, 20)
 MODEL = """
@@ -95,8 +94,7 @@ def main() -> None:
         print(json.dumps(side(given.side)))
         return
     lines = [
-        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load "
-        f"{os.getloadavg()[0]:.1f} at the start; seconds of the processor",
+        f"{beginning()}; seconds of the processor",
         f"{'kernels':>8s}  {'lines':>6s}  {'code':>6s}  {'a new source':>12s}  {'again':>8s}",
     ]
     print("\n".join(lines), flush=True)
@@ -104,11 +102,7 @@ def main() -> None:
         for name, python in (("before", given.python), ("now", sys.executable)):
             if not python or (name == "before" and depth > given.most):
                 continue
-            command = [python, __file__, "--side", str(depth)]
-            done = subprocess.run(command, capture_output=True, text=True, cwd="/")
-            if done.returncode:
-                raise SystemExit(f"{name}: {done.stderr[-1500:]}")
-            found = json.loads(done.stdout.splitlines()[-1])
+            found = measured(name, python, __file__, str(depth))
             lines.append(
                 f"{found['kernels']:8.0f}  {found['lines']:6.0f}  {name:>6s}  "
                 f"{found['new']:12.2f}  {found['again']:8.2f}"

@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import importlib
 import json
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from two_sides import beginning, measured
 
 HERE = Path(__file__).resolve().parent
 TECHNIQUES = (
@@ -124,8 +123,7 @@ def main() -> None:
         print(json.dumps(side(given.side)))
         return
     lines = [
-        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load "
-        f"{os.getloadavg()[0]:.1f} at the start; medians of {PAIRS} pairs of runs, of "
+        f"{beginning()}; medians of {PAIRS} pairs of runs, of "
         f"{ROLLOUTS[0]} and of {ROLLOUTS[1]} rollouts an iteration; ms",
         f"{'rows':>8s}  {'code':>6s}  {'a further step':>14s}  {'once a run':>10s}  "
         f"{'a step of the short run, all in all':>35s}",
@@ -134,11 +132,7 @@ def main() -> None:
     for rows in (int(text) for text in given.rows.split(",")):
         for name, python in (("before", given.python), ("now", sys.executable)):
             if python:
-                command = [python, __file__, "--side", str(rows)]
-                done = subprocess.run(command, capture_output=True, text=True, cwd="/")
-                if done.returncode:
-                    raise SystemExit(f"{name}: {done.stderr[-1500:]}")
-                found = json.loads(done.stdout.splitlines()[-1])
+                found = measured(name, python, __file__, str(rows))
                 lines.append(
                     f"{rows:8d}  {name:>6s}  {found['step']:14.1f}  {found['once']:10.0f}  "
                     f"{found['short']:35.1f}"
