@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from .orphans import ended_with_us
+from .orphans import ended_with_us, marked
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -204,7 +204,7 @@ def run_process(
             return subprocess.Popen(
                 command,
                 cwd=directory,
-                env=dict(environment),
+                env=marked(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

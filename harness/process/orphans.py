@@ -1,5 +1,8 @@
 """Ends what a killed process leaves running: a watcher beside it that sees its pipe close.
 
+The watcher is told of a process group once that runs, and whoever is killed between the two tells
+it nothing: what bears this process' mark in its environment ends too.
+
 Not by PR_SET_PDEATHSIG: that signal comes when the thread ends that started the child, which
 threads of a pool may do at any time, and it reaches the child alone, not the compilers and
 interpreters that the child started. Setting it would also take code between fork and exec of a
@@ -11,11 +14,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+MARK_NAME = "KERNELBLASTER_STARTED_BY"
+"""The variable whose value is the mark; what a child starts bears it too."""
 
 _PROGRAM = Path(__file__).resolve().with_name("orphan_watcher.py")
 
@@ -26,6 +33,17 @@ class Watcher:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._mark = secrets.token_hex(16)
+
+    def mark(self) -> str:
+        """Return what marks the children of this process; the watcher runs once this returns.
+
+        Raises OSError as `add` does.
+        """
+        with self._mutex:
+            if self._process is None:
+                self._process = self._start()
+        return self._mark
 
     def add(self, group: int) -> None:
         """Have a process group killed when this process ends, however it ends.
@@ -42,7 +60,7 @@ class Watcher:
         with self._mutex:
             for _ in range(2):
                 if self._process is None:
-                    self._process = _start()
+                    self._process = self._start()
                 assert self._process.stdin is not None
                 try:
                     # Unbuffered and shorter than a pipe's unit: whole, also between two processes.
@@ -51,6 +69,19 @@ class Watcher:
                 except OSError:
                     # Somebody killed it; what it knew is lost, what comes is not.
                     self._process = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_PROGRAM), f"{MARK_NAME}={self._mark}"],
+            cwd="/",
+            env={"LC_ALL": "C.UTF-8"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # Ctrl-C and a terminal that closes are for the process that is watched.
+            start_new_session=True,
+            bufsize=0,
+        )
 
 
 @contextlib.contextmanager
@@ -70,15 +101,9 @@ def watcher_of(process: int) -> Watcher:
     return Watcher()
 
 
-def _start() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_PROGRAM)],
-        cwd="/",
-        env={"LC_ALL": "C.UTF-8"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        # Ctrl-C and a terminal that closes are for the process that is watched.
-        start_new_session=True,
-        bufsize=0,
-    )
+def marked(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment for a child that ends with this process, whatever it was told of it.
+
+    Raises OSError where no watcher can be started.
+    """
+    return {**environment, MARK_NAME: watcher_of(os.getpid()).mark()}

@@ -21,13 +21,17 @@ from kernelblaster.harness.process import orphans, scratch
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 PARENT = """
-import sys, threading
+import contextlib, sys, threading
 from pathlib import Path
+from kernelblaster.harness.process import children
 from process_checks import sleep_process
 # Two threads, as a pool has: one ends while the other's child runs.
 (Path(sys.argv[1]) / "short").mkdir()
 sleep_process(Path(sys.argv[1]) / "short", 0.01)
 thread = threading.Thread(target=sleep_process, args=(Path(sys.argv[1]), 300.0, 300.0))
+if len(sys.argv) > 2:
+    # As if it were killed between the start of a child and what tells the watcher.
+    children.ended_with_us = lambda group: contextlib.nullcontext()
 thread.start()
 thread.join()
 """
@@ -44,12 +48,13 @@ def written(path: Path) -> bool:
     return path.exists() and bool(path.read_text().strip())
 
 
+@pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_process_that_is_killed_takes_its_childrens_children_along(
-    tmp_path: Path, number: int
+    tmp_path: Path, number: int, told: bool
 ) -> None:
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path)],
+        [sys.executable, "-c", PARENT, str(tmp_path), *([] if told else ["untold"])],
         env=ENVIRONMENT,
         # Tests that run under nohup hand on that it is ignored.
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
