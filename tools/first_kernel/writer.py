@@ -7,8 +7,6 @@ result. The paper speaks of this as the CUDA that optimisation starts from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...harness.records.record import Record
 from ...harness.records.tasks import Task
 from ...harness.task.names import constants_of, plain
@@ -31,6 +29,7 @@ from .program.values import (
 from .stages.aten import lower_program
 from .stages.builder import Stage
 from .stages.emission import Body, loaded
+from .stages.sharing import StageKernel, StageLaunch, places_of, shared
 
 C_TYPES = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 
@@ -53,16 +52,6 @@ class NotWritten(Record):
     reason: str
     sketch: Sketch | None = None
     """All but some operators' kernels, where it can write that."""
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    """Text of one kernel: constants before it, its definition, the statements that launch it."""
-
-    constants: list[str]
-    definition: list[str]
-    launch: list[str]
-    note: str
 
 
 def write_initial_cuda(task: Task) -> InitialKernel | NotWritten:
@@ -90,11 +79,12 @@ def _write(task: Task) -> InitialKernel:
     name = f"task_{name}" if not name or name[0].isdigit() else name
     taken = {tensor.name for tensor in task.full.tensors} | {"workspace", "stream"}
     reserved = {*constants_of(task.full).scalars.values()} | taken
-    kernels = []
+    written = []
     for number, stage in enumerate(stages):
         suffix = f"_{number + 1}" if len(stages) > 1 else ""
         writer = _StageWriter(stage, f"{name}{suffix}_kernel", suffix.upper(), taken, reserved)
-        kernels.append(writer.write())
+        written.append(writer.write())
+    kernels, launches = shared(written, task)
     scratch = [
         buffer for stage in stages for _, buffer in stage.results
         if buffer.name.startswith("scratch")
@@ -102,13 +92,15 @@ def _write(task: Task) -> InitialKernel:
     lines = ['#include "task.cuh"', ""]
     for kernel in kernels:
         lines += [*kernel.constants, "", *kernel.definition, ""]
-    lines += _host_half(task, kernels, scratch)
+    lines += _host_half(task, kernels, launches, scratch)
     return InitialKernel(
         source="\n".join(lines) + "\n", notes=tuple(kernel.note for kernel in kernels)
     )
 
 
-def _host_half(task: Task, kernels: list[_Kernel], scratch: list[Buffer]) -> list[str]:
+def _host_half(
+    task: Task, kernels: list[StageKernel], launches: list[StageLaunch], scratch: list[Buffer]
+) -> list[str]:
     """Return `launch`, and `workspace_bytes` where stages hand values on."""
     parameters = []
     for role in ("output", "input", "parameter", "buffer"):
@@ -117,11 +109,13 @@ def _host_half(task: Task, kernels: list[_Kernel], scratch: list[Buffer]) -> lis
             parameters.append(f"{const}{C_TYPES[tensor.dtype]}* {tensor.name}")
     parameters += ["void* workspace", "cudaStream_t stream"]
     lines = []
-    if scratch:
-        for buffer in scratch:
+    places = places_of(scratch, launches)
+    owners = [buffer for buffer in scratch if places[buffer.name] == buffer.name]
+    if owners:
+        for buffer in owners:
             text = f"({product(buffer.dims).text} + 63) / 64 * 64"
             lines.append(f"constexpr long long {_floats(buffer)} = {text};")
-        counts = " + ".join(_floats(buffer) for buffer in scratch)
+        counts = " + ".join(_floats(buffer) for buffer in owners)
         lines += [
             "",
             'extern "C" size_t workspace_bytes() {',
@@ -135,11 +129,20 @@ def _host_half(task: Task, kernels: list[_Kernel], scratch: list[Buffer]) -> lis
         text = f'extern "C" void launch({joined}) {{'
     lines.append(text)
     start = "static_cast<float*>(workspace)"
-    for buffer in scratch:
+    for buffer in owners:
         lines.append(f"    float* {buffer.name} = {start};")
         start = f"{buffer.name} + {_floats(buffer)}"
-    for kernel in kernels:
-        lines += ["    " + line for line in kernel.launch]
+    for buffer in scratch:
+        if buffer not in owners:
+            lines.append(f"    float* {buffer.name} = {places[buffer.name]};  // Read by then.")
+    begun: set[int] = set()
+    for launch in launches:
+        kernel = kernels[launch.kernel]
+        if launch.kernel not in begun:
+            lines += ["    " + line for line in kernel.before_launch]
+        begun.add(launch.kernel)
+        arguments = ", ".join(launch.arguments)
+        lines.append(f"    {kernel.name}<<<{kernel.configuration}, 0, stream>>>({arguments});")
     return [*lines, "}"]
 
 
@@ -160,6 +163,7 @@ class _StageWriter:
         self._taken = set(taken)
         self._reserved = reserved
         self._constants: list[str] = []
+        self._sizes: dict[str, tuple[int, int]] = {}
         self._row, self._column, self._c, self._i, self._k, self._acc = (
             f"{name}_index" if name in taken else name
             for name in ("row", "col", "c", "i", "k", "acc")
@@ -169,7 +173,7 @@ class _StageWriter:
         largest = max(product(dims).full for dims in _shapes(values))
         self._index = "int" if largest < 2**31 else "long long"
 
-    def write(self) -> _Kernel:
+    def write(self) -> StageKernel:
         value = self._stage.results[0][0]
         matrices = products(value)
         if matrices:
@@ -183,7 +187,7 @@ class _StageWriter:
 
     # Families
 
-    def _elementwise(self) -> _Kernel:
+    def _elementwise(self) -> StageKernel:
         value = self._stage.results[0][0]
         count = self._constant("N", product(value.dims))
         block = self._knob("BLOCK", 256)
@@ -198,10 +202,9 @@ class _StageWriter:
             "    }",
             "}",
         ]
-        launch = [self._launch(f"({count.text} + {block} - 1) / {block}", block)]
-        return self._kernel(definition, launch, "one thread per element")
+        return self._line(definition, count, block, "one thread per element")
 
-    def _row_program(self, rows: Dims, columns: Dims) -> _Kernel:
+    def _row_program(self, rows: Dims, columns: Dims) -> StageKernel:
         _require_short(product(columns))
         row_count = self._constant("ROWS", product(rows))
         column_count = self._constant("COLS", product(columns))
@@ -229,10 +232,9 @@ class _StageWriter:
             *("    " + line for line in body.lines),
             "}",
         ]
-        launch = [self._launch(f"({row_count.text} + {block} - 1) / {block}", block)]
-        return self._kernel(definition, launch, "one thread per row")
+        return self._line(definition, row_count, block, "one thread per row")
 
-    def _matrix_product(self, value: Value, matrix: Product) -> _Kernel:
+    def _matrix_product(self, value: Value, matrix: Product) -> StageKernel:
         leading, (depth, columns) = matrix.dims[:-1], matrix.right.dims
         _require_short(depth)
         m = self._constant("M", product(leading))
@@ -265,10 +267,9 @@ class _StageWriter:
             *("    " + line for line in body.lines),
             "}",
         ]
-        launch = self._launch_plane(n.text, m.text, x, y)
-        return self._kernel(definition, launch, "one thread per element of the product")
+        return self._plane(definition, n, m, x, y, "one thread per element of the product")
 
-    def _transposition(self, value: Value) -> _Kernel:
+    def _transposition(self, value: Value) -> StageKernel:
         rows = self._constant("ROWS", value.dims[0])
         columns = self._constant("COLS", value.dims[1])
         x, y = self._knob("BLOCK_X", 16), self._knob("BLOCK_Y", 16)
@@ -284,8 +285,8 @@ class _StageWriter:
             "    }",
             "}",
         ]
-        launch = self._launch_plane(columns.text, rows.text, x, y)
-        return self._kernel(definition, launch, "transposition, one thread per element")
+        form = "transposition, one thread per element"
+        return self._plane(definition, columns, rows, x, y, form)
 
     # Parts
 
@@ -303,12 +304,14 @@ class _StageWriter:
         """Declare a named constant equal to the dimension, and return it under that name."""
         chosen = self._free(name)
         self._constants.append(f"constexpr {self._index} {chosen} = {dim.text};")
+        self._sizes[chosen] = (dim.full, dim.verify)
         return Dim(chosen, dim.full, dim.verify)
 
     def _knob(self, name: str, value: int) -> str:
         """Declare a constant that is worth tuning, and return its name."""
         chosen = self._free(name)
         self._constants.append(f"constexpr int {chosen} = {value};")
+        self._sizes[chosen] = (value, value)
         return chosen
 
     def _free(self, name: str) -> str:
@@ -330,24 +333,31 @@ class _StageWriter:
         joined = ",\n    ".join(outputs + inputs)
         return f"__global__ void {self._name}(\n    {joined}) {{".split("\n")
 
-    def _arguments(self) -> str:
-        names = [buffer.name for _, buffer in self._stage.results]
-        return ", ".join(names + [buffer.name for buffer in self._inputs])
+    def _line(self, definition: list[str], count: Dim, block: str, form: str) -> StageKernel:
+        """Return a kernel whose threads are in a line."""
+        grid = f"({count.text} + {block} - 1) / {block}"
+        return self._kernel(definition, [], f"{grid}, {block}", form)
 
-    def _launch(self, grid: str, block: str) -> str:
-        return f"{self._name}<<<{grid}, {block}, 0, stream>>>({self._arguments()});"
-
-    def _launch_plane(self, columns: str, rows: str, x: str, y: str) -> list[str]:
-        grid = self._free("grid")
-        block = self._free("block")
-        return [
+    def _plane(
+        self, definition: list[str], columns: Dim, rows: Dim, x: str, y: str, form: str
+    ) -> StageKernel:
+        """Return a kernel whose threads are in a plane."""
+        grid, block = self._free("grid"), self._free("block")
+        before = [
             f"const dim3 {block}({x}, {y});",
-            f"const dim3 {grid}(({columns} + {x} - 1) / {x}, ({rows} + {y} - 1) / {y});",
-            f"{self._name}<<<{grid}, {block}, 0, stream>>>({self._arguments()});",
+            f"const dim3 {grid}(({columns.text} + {x} - 1) / {x}, ({rows.text} + {y} - 1) / {y});",
         ]
+        return self._kernel(definition, before, f"{grid}, {block}", form)
 
-    def _kernel(self, definition: list[str], launch: list[str], note: str) -> _Kernel:
-        return _Kernel(self._constants, definition, launch, f"{self._name}: {note}")
+    def _kernel(
+        self, definition: list[str], before: list[str], configuration: str, form: str
+    ) -> StageKernel:
+        outputs = [buffer.name for _, buffer in self._stage.results]
+        return StageKernel(
+            self._name, tuple(self._constants), self._sizes,
+            (*outputs, *(buffer.name for buffer in self._inputs)), len(outputs), tuple(definition),
+            tuple(before), configuration, form,
+        )  # fmt: skip
 
 
 def _require_short(loop: Dim) -> None:

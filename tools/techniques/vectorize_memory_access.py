@@ -94,6 +94,7 @@ def _rows(source: str, task: Task, width: int) -> Outcome:
 def _require_whole_tensors(kernel: Kernel, launch: Launch) -> None:
     """Check that the launch passes pointers as it got them: those are aligned."""
     for parameter in kernel.parameters:
-        given = argument_of(kernel, launch, parameter.name)
-        if parameter.is_pointer and given is not None and not given.isidentifier():
-            raise NotRecognised(f"{given} may not be aligned")
+        for each in (launch, *launch.others):
+            given = argument_of(kernel, each, parameter.name)
+            if parameter.is_pointer and given is not None and not given.isidentifier():
+                raise NotRecognised(f"{given} may not be aligned")

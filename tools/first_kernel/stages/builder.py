@@ -172,7 +172,7 @@ class Builder:
     def name(self, wanted: str) -> str:
         """Return a C identifier close to the wanted one that is not taken."""
         base = plain(wanted) or "value"
-        if base in _RESERVED:
+        if base in RESERVED:
             base += "_value"
         name, count = base, 1
         while name in self._names:
@@ -212,7 +212,7 @@ def permuted(view: Load, order: Sequence[int]) -> Load:
     return Load(view.name, dims, buffer=view.buffer, strides=strides)
 
 
-_RESERVED = frozenset(
+RESERVED = frozenset(
     ("float", "double", "int", "long", "short", "char", "bool", "new", "delete", "default",
      "switch", "case", "for", "while", "do", "if", "else", "return", "row", "col", "k", "c", "i",
      "sum", "exp", "log", "div", "abs", "max", "min", "sqrt", "rsqrt", "pow", "tanh", "erf", "and",

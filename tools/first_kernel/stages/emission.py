@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,13 @@ from ..program.values import (
 
 _INLINE_LIMIT = 56
 """A single-use expression up to this many characters is written where it is used."""
+_INTERMEDIATE = re.compile(r"\bscratch\d+\b")
+_NUMBER = re.compile(r"(?<=[A-Za-z])(_?\d+)+(?=\b|_)")
+
+
+def _length(text: str) -> int:
+    """Return its characters as it would have them in the first of several equal layers."""
+    return len(_NUMBER.sub("", _INTERMEDIATE.sub("x", text)))
 
 
 def loaded(buffer: Buffer, element: str) -> str:
@@ -97,7 +105,7 @@ class Body:
             assert isinstance(value, Reduced), "products are named by their kernel"
             text = self.reduced(value)
         repeated = self.uses.get(id(value), 0) > 1
-        if named or repeated or len(text) > _INLINE_LIMIT:
+        if named or repeated or _length(text) > _INLINE_LIMIT:
             text = self._named(value, text)
         return text
 

@@ -50,10 +50,19 @@ def _components(node: Node) -> list[str]:
 
 
 def set_components(source: Source, launch: Launch, position: int, texts: list[str]) -> None:
-    """Change the grid or block of a launch, at the variable that holds it where there is one."""
+    """Change the grid or block of a launch, at the variable that holds it where there is one.
+
+    The kernel's other launches have the same, and get the same.
+    """
     node, own = _origin(launch, position)
-    if not own:
-        node = launch.configuration[position]
+    if own:
+        _set(source, node, texts)
+    else:
+        for each in (launch, *launch.others):
+            _set(source, each.configuration[position], texts)
+
+
+def _set(source: Source, node: Node, texts: list[str]) -> None:
     joined = ", ".join(texts)
     if node.type in ("argument_list", "parameter_list"):
         source.replace(node, f"({joined})")
@@ -158,15 +167,18 @@ def counted_by_function(source: Source, launch: Launch) -> str | None:
 
 
 def _origin(launch: Launch, position: int) -> tuple[Node, bool]:
-    """Return the node that gives the value, and whether this launch alone uses it."""
+    """Return the node that gives the value, and whether this kernel's launches alone use it."""
     if position >= len(launch.configuration):
         raise NotRecognised("the launch has no grid and block")
     node = launch.configuration[position]
     if node.type != "identifier":
-        return node, True
+        return node, not launch.others
     name = text_of(node)
     value = _value_of(launch, name)
-    return (node, True) if value is None else (value, _named_in(launch.function)[name] == 2)
+    if value is None:
+        return node, not launch.others
+    named = _named_in(launch.function)[name]
+    return value, named == 2 + len(launch.others)
 
 
 def _local(launch: Launch, text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
@@ -138,6 +138,8 @@ class Launch:
     kernel: str
     configuration: tuple[Node, ...]
     function: Node
+    others: tuple[Launch, ...] = ()
+    """The kernel's further launches, where what is read of this one is true of them too."""
 
 
 @dataclass
@@ -165,15 +167,18 @@ class Source:
         return [*_launches_below(self.root).get(kernel, ())]
 
     def launch_of(self, kernel: Kernel) -> Launch:
-        """Return the only launch of the kernel.
+        """Return the launch of a kernel: of several that differ in pointers alone, the first.
 
         Raises:
-            NotRecognised: it is launched never or more than once.
+            NotRecognised: it is launched never, or in several ways.
         """
         found = self.launches(kernel.name)
-        if len(found) != 1:
-            raise NotRecognised(f"{kernel.name} is launched {len(found)} times, not once")
-        return found[0]
+        if not found:
+            raise NotRecognised(f"{kernel.name} is not launched")
+        ways = {_way(kernel, launch) for launch in found}
+        if len(ways) > 1:
+            raise NotRecognised(f"{kernel.name} is launched in {len(ways)} ways, not in one")
+        return replace(found[0], others=tuple(found[1:]))
 
     def function(self, name: str) -> Node | None:
         """Return the definition of a device function by name."""
@@ -198,6 +203,21 @@ class Source:
         for _, (start, end, text) in reversed(ordered):
             data = data[:start] + text.encode() + data[end:]
         return data.decode()
+
+
+def _way(kernel: Kernel, launch: Launch) -> tuple[object, ...]:
+    """Return all but the pointers of a launch, and the block of statements that it stands in."""
+    arguments = launch.node.child_by_field_name("arguments")
+    given = arguments.named_children if arguments is not None else []
+    values = [
+        squeezed(text_of(value))
+        for parameter, value in zip(kernel.parameters, given, strict=False)
+        if not parameter.is_pointer
+    ]
+    statement = launch.node.parent
+    around = statement.parent if statement is not None else None
+    configuration = [squeezed(text_of(node)) for node in launch.configuration]
+    return (around.start_byte if around is not None else None, *configuration, *values)
 
 
 # What a whole file holds is found once: each of its kernels asks for it, of every rewrite.
