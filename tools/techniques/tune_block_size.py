@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
+from collections.abc import Callable, Sequence
 
 from tree_sitter import Node
 
@@ -29,9 +32,6 @@ from ..rewriting.source.launches import (
 from ..rewriting.source.syntax import Kernel, Launch, Source, declarations, text_of, uses
 from .conditions import at_least
 from .technique import Technique
-
-MOST_RESIZED = 32
-"""Kernels of a file: each is resized in the text that the last one left, which is read anew."""
 
 
 def technique() -> Technique:
@@ -71,79 +71,83 @@ def technique() -> Technique:
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
     size = parameters["block_size"]
-    text, names, reason = source, [], "the source has no kernel"
-    kernels = [kernel.name for kernel in Source(source).kernels()]
-    if len(kernels) > MOST_RESIZED:
-        return Inapplicable(reason=f"the file has more than {MOST_RESIZED} kernels")
-    for name in kernels:
-        try:
-            text = _resized(_with_named_block(text, task, name), task, name, size)
-            names.append(name)
-        except NotRecognised as why:
-            reason = f"{name}: {why}"
+    names = [kernel.name for kernel in Source(source).kernels()]
+    reasons = ["the source has no kernel"]
+    before = Source(source)
+    names = _done_to_each(names, lambda name: _name_block(before, task, name), before, reasons)
+    named = Source(before.result())
+    names = _done_to_each(names, lambda name: _resize(named, task, name, size), named, reasons)
     if not names:
-        return Inapplicable(reason=reason)
-    return Rewritten(source=text, note=f"{', '.join(names)}: {size} threads a block")
+        return Inapplicable(reason=reasons[-1])
+    return Rewritten(source=named.result(), note=f"{', '.join(names)}: {size} threads a block")
 
 
-def _with_named_block(text: str, task: Task, name: str) -> str:
-    """Return the source with the block size of a kernel as a constant its grid follows from."""
-    if (anew := _launched_anew(text, task, name)) is not None:
-        return anew
-    source = Source(text)
+def _done_to_each(
+    names: Sequence[str], edit: Callable[[str], None], source: Source, reasons: list[str]
+) -> list[str]:
+    """Edit a source for each of some kernels; return those for which it could be, and say why."""
+    done = []
+    for name in names:
+        try:
+            with source.all_or_none():
+                edit(name)
+            done.append(name)
+        except NotRecognised as why:
+            reasons.append(f"{name}: {why}")
+    return done
+
+
+def _name_block(source: Source, task: Task, name: str) -> None:
+    """Make the block size of a kernel a constant that its grid follows from."""
+    for launched_anew in (_elements_launched_anew, _rows_launched_anew):
+        with contextlib.suppress(NotRecognised), source.all_or_none():
+            launched_anew(source, task, name)
+            return
     launch = source.launch_of(next(each for each in source.kernels() if each.name == name))
     threads = counted_by_function(source, launch)
-    if threads is None:
-        return text
-    block = block_name(source, Constants(source, task), launch)
-    set_components(source, launch, GRID, [ceiling(threads, block)])
-    return source.result()
+    if threads is not None:
+        block = block_name(source, Constants(source, task), launch)
+        set_components(source, launch, GRID, [ceiling(threads, block)])
 
 
-def _launched_anew(text: str, task: Task, name: str) -> str | None:
-    """Return the source with a kernel's launch written anew; None where that is of no such kind."""
-    try:
-        for element in element_kernels(text, task, name):
-            if not uses(components(element.launch, GRID)[0], element.block):
-                return element_written(element, element.body)
-    except NotRecognised:
-        pass
-    try:
-        for row in row_kernels(text, task, name):
-            body = row.body
-            if body.mapping == "block":
-                return row_written(row, body)
-            if not uses(components(row.launch, GRID)[0], row.block):
-                host = host_text(row.kernel, row.launch, body.rows)
-                divisor = row.block if body.mapping == "thread" else f"{row.block} / {body.lanes}"
-                set_components(row.source, row.launch, GRID, [ceiling(host, divisor)])
-                return row.source.result()
-    except NotRecognised:
-        pass
-    return None
+def _elements_launched_anew(source: Source, task: Task, name: str) -> None:
+    element = element_kernels(source.text, task, name, source)[0]
+    if uses(components(element.launch, GRID)[0], element.block):
+        raise NotRecognised("the grid follows already")
+    element_written(element, element.body)
 
 
-def _resized(text: str, task: Task, name: str, size: int) -> str:
-    source = Source(text)
+def _rows_launched_anew(source: Source, task: Task, name: str) -> None:
+    row = row_kernels(source.text, task, name, source)[0]
+    body = row.body
+    if body.mapping == "block":
+        row_written(row, body)
+    elif uses(components(row.launch, GRID)[0], row.block):
+        raise NotRecognised("the grid follows already")
+    else:
+        host = host_text(row.kernel, row.launch, body.rows)
+        divisor = row.block if body.mapping == "thread" else f"{row.block} / {body.lanes}"
+        set_components(source, row.launch, GRID, [ceiling(host, divisor)])
+
+
+def _resize(source: Source, task: Task, name: str, size: int) -> None:
     kernel = next(k for k in source.kernels() if k.name == name)
     launch = source.launch_of(kernel)
     constants = Constants(source, task)
     lengths = block_size(constants, launch)
-    threads = 1
-    for length in lengths:
-        threads *= length
-    if threads == size:
+    if math.prod(lengths) == size:
         raise NotRecognised(f"a block has {size} threads already")
     if "__shared__" in text_of(kernel.node):
         raise NotRecognised("the block's size follows from its shared tiles")
     if "__launch_bounds__" in kernel.head:
         raise NotRecognised("the kernel bounds its block size")
     if len(lengths) == 1:
-        return _resized_line(source, kernel, launch, size)
-    return _resized_plane(source, kernel, launch, constants, size)
+        _resize_line(source, kernel, launch, size)
+    else:
+        _resize_plane(source, kernel, launch, constants, size)
 
 
-def _resized_line(source: Source, kernel: Kernel, launch: Launch, size: int) -> str:
+def _resize_line(source: Source, kernel: Kernel, launch: Launch, size: int) -> None:
     block = components(launch, BLOCK)[0]
     declared = _constant(source, block)
     if declared is None:
@@ -153,34 +157,29 @@ def _resized_line(source: Source, kernel: Kernel, launch: Launch, size: int) -> 
     if by_threads and not uses(grid, block) and _indexes_by_block(kernel):
         raise NotRecognised("the grid does not follow from the block size")
     source.replace(declared, str(size))
-    return source.result()
 
 
-def _resized_plane(
+def _resize_plane(
     source: Source, kernel: Kernel, launch: Launch, constants: Constants, size: int
-) -> str:
+) -> None:
     plane = read_plane(kernel, launch, constants)
     across = 16 if size == 64 else 32
     down = size // across
-    block = components(launch, BLOCK)
-    for text, length in zip(block, (across, down), strict=False):
-        declared = _constant(source, text)
-        if declared is not None:
-            source.replace(declared, str(length))
-    if all(_constant(source, text) is not None for text in block[:2]) and all(
+    block = components(launch, BLOCK)[:2]
+    declared = [_constant(source, text) for text in block]
+    if all(declared) and all(
         uses(grid, text) for grid, text in zip(components(launch, GRID), block, strict=False)
     ):
-        return source.result()
-    source = Source(source.text)
-    kernel = next(k for k in source.kernels() if k.name == kernel.name)
-    launch = source.launch_of(kernel)
+        for node, length in zip(declared, (across, down), strict=True):
+            assert node is not None
+            source.replace(node, str(length))
+        return
     grids = [
         ceiling(host_text(kernel, launch, text), str(length))
         for text, length in ((plane.columns, across), (plane.rows, down))
     ]
     set_components(source, launch, GRID, grids)
     set_components(source, launch, BLOCK, [str(across), str(down)])
-    return source.result()
 
 
 def _constant(source: Source, name: str) -> Node | None:

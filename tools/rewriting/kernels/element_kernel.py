@@ -76,13 +76,16 @@ class ElementKernel:
     items_name: str = ""
 
 
-def element_kernels(text: str, task: Task, only: str = "") -> list[ElementKernel]:
-    """Return the elementwise kernels of a source, each with edits to a source of its own.
+def element_kernels(
+    text: str, task: Task, only: str = "", shared: Source | None = None
+) -> list[ElementKernel]:
+    """Return the elementwise kernels of a source, each with edits to a source of its own or one.
 
     Raises:
         NotRecognised: there is none.
     """
-    return recognised(text, task, _read_one, "no kernel computes one element a thread", only)
+    none = "no kernel computes one element a thread"
+    return recognised(text, task, _read_one, none, only, shared)
 
 
 def _read_one(

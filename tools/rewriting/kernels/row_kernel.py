@@ -53,13 +53,15 @@ class RowKernel:
         return [step for step in self.body.steps if isinstance(step, Loop)]
 
 
-def row_kernels(text: str, task: Task, only: str = "") -> list[RowKernel]:
-    """Return the row kernels of a source, each with edits to a source of its own.
+def row_kernels(
+    text: str, task: Task, only: str = "", shared: Source | None = None
+) -> list[RowKernel]:
+    """Return the row kernels of a source, each with edits to a source of its own or one.
 
     Raises:
         NotRecognised: there is none; the reason is that of the last kernel looked at.
     """
-    return recognised(text, task, _read_one, "no kernel works on rows", only)
+    return recognised(text, task, _read_one, "no kernel works on rows", only, shared)
 
 
 def _read_one(

@@ -107,11 +107,12 @@ def block_name(source: Source, constants: Constants, launch: Launch) -> str:
 
 
 def fresh_constant(source: Source, wanted: str) -> str:
-    """Return a name for a file-level constant that nothing in the source uses."""
+    """Return a name for a file-level constant that nothing in the source or its edits uses."""
     name, count = wanted, 1
-    while uses(source.text, name):
+    while name in source.taken or uses(source.text, name):
         count += 1
         name = f"{wanted}_{count}"
+    source.taken.add(name)
     return name
 
 

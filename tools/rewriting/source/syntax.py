@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -149,7 +150,9 @@ class Source:
     text: str
     data: bytes = field(init=False)
     root: Node = field(init=False)
-    _edits: list[tuple[int, int, str]] = field(default_factory=list, init=False)
+    taken: set[str] = field(default_factory=set, init=False)
+    """Names that edits bring in."""
+    _edits: dict[tuple[int, int, str], None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.data = self.text.encode()
@@ -186,23 +189,44 @@ class Source:
 
     def replace(self, node: Node, text: str) -> None:
         """Replace a node's text."""
-        self._edits.append((node.start_byte, node.end_byte, text))
+        self.cut(node.start_byte, node.end_byte, text)
 
     def insert_before(self, node: Node, text: str) -> None:
         """Insert text before a node."""
-        self._edits.append((node.start_byte, node.start_byte, text))
+        self.cut(node.start_byte, node.start_byte, text)
 
     def cut(self, start: int, end: int, text: str = "") -> None:
-        """Replace a byte range."""
-        self._edits.append((start, end, text))
+        """Replace a byte range. The same edit twice is one."""
+        self._edits.setdefault((start, end, text))
+
+    @contextlib.contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """Take back the edits of the block where it raises NotRecognised, which it hands on."""
+        before = dict(self._edits)
+        try:
+            yield
+        except NotRecognised:
+            self._edits = before
+            raise
 
     def result(self) -> str:
-        """Return the text with all edits applied."""
-        data = self.data
-        ordered = sorted(enumerate(self._edits), key=lambda item: (item[1][0], item[0]))
-        for _, (start, end, text) in reversed(ordered):
-            data = data[:start] + text.encode() + data[end:]
-        return data.decode()
+        """Return the text with all edits applied.
+
+        What is inserted within a range that another edit replaces stands before that range.
+        """
+        replaced = [(start, end) for start, end, _ in self._edits if start < end]
+
+        def place(edit: tuple[int, int, str]) -> tuple[int, bool]:
+            start, end, _ = edit
+            around = [first for first, past in replaced if start == end and first < start < past]
+            return min(around, default=start), start < end
+
+        data, parts, last = self.data, [], 0
+        for edit in sorted(self._edits, key=place):
+            (start, is_cut), (_, end, text) = place(edit), edit
+            parts += [data[last:start], text.encode()]
+            last = end if is_cut else start
+        return b"".join([*parts, data[last:]]).decode()
 
 
 def _way(kernel: Kernel, launch: Launch) -> tuple[object, ...]:
