@@ -202,11 +202,11 @@ class Source:
     @contextlib.contextmanager
     def all_or_none(self) -> Iterator[None]:
         """Take back the edits of the block where it raises NotRecognised, which it hands on."""
-        before = dict(self._edits)
+        before = dict(self._edits), set(self.taken)
         try:
             yield
         except NotRecognised:
-            self._edits = before
+            self._edits, self.taken = before
             raise
 
     def result(self) -> str:
