@@ -181,6 +181,8 @@ class _Moved(OtherSums):
         if operation in _SPREADS:
             return self._move_spread(function, args, answer, share)
         terms = count(args, answer)
+        if operation in _OF_ONE_SIGN or (operation in _MAY_CANCEL and (args[0] >= 0).all()):
+            return self._move(answer, terms, share, torch.zeros(()))
         if operation not in (_aten.sum, _aten.mean):
             return self._move(answer, terms, share)
         # Of a few sums all may be small by chance, and the partial ones not.
@@ -204,7 +206,7 @@ class _Moved(OtherSums):
         terms = _reduced(args, spread)
         mean = _mean_of(function, args, spread) if alone else answer[1]
         off = mean.abs() * self._drift(terms, _as(share, mean))
-        moved = self._move(spread, terms, share)
+        moved = self._move(spread, terms, share, torch.zeros(()))
         if function.overloadpacket in (_aten.std, _aten.std_mean):
             moved = torch.hypot(moved, off)
         else:
@@ -220,11 +222,16 @@ class _Moved(OtherSums):
         share: float | torch.Tensor,
         partial: torch.Tensor | None = None,
     ) -> torch.Tensor:
+        """Return the answer, moved. `partial` are sums on the way to it, where they may be larger
+        than it is; zero where they are not, and then what is no less than zero stays so."""
         if terms <= 1 or not answer.is_floating_point():
             return answer
-        usual = self._size(answer, answer)
-        if partial is not None:
-            usual = partial if self._by_rows else torch.maximum(partial, usual)
+        if partial is None:
+            usual = self._size(answer, answer)
+        elif self._by_rows or not partial.dim() and not partial:
+            usual = partial
+        else:
+            usual = torch.maximum(partial, self._size(answer, answer))
         walked = self.walk * UNIT * math.sqrt(terms)
         # Answers of gigabytes: nothing is written down twice.
         moved = answer.abs().mul_(walked + self._drift(terms, _as(share, answer)))
@@ -326,6 +333,9 @@ _PRODUCTS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
     _aten.addmm: _inner(1), _aten.baddbmm: _inner(1), _aten.addmv: _inner(1),
     _aten.convolution: _convolved,
 }  # fmt: skip
+_OF_ONE_SIGN = (_aten.norm, _aten.linalg_vector_norm, _aten._softmax)
+"""What they add is not negative."""
+_MAY_CANCEL = (_aten.sum, _aten.mean, _aten.nansum)
 _SPREADS = (_aten.var, _aten.std, _aten.var_mean, _aten.std_mean)
 _TERMS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
     **_PRODUCTS,

@@ -239,3 +239,38 @@ def test_a_gpu_has_the_room_that_adding_equal_numbers_in_order_takes(
     assert exact is not None and in_order is not None
     tolerance = tolerance_of(exact.float(), exact, plain, scale="both", cast=False, is_example=True)
     assert tolerance is None or all_agree([in_order.float()], [exact.float()], [tolerance])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "torch.nn.functional.batch_norm(a, None, None, training=True)",
+        "torch.nn.functional.layer_norm(a.T, (1024,))",
+        "torch.nn.functional.group_norm(a.T.reshape(1, 64, 1024), 64)",
+        "torch.nn.functional.instance_norm(a.T.view(1, 64, 1024))",
+        "(a - a.mean(0)) * ((a - a.mean(0)).square().mean(0) + 1e-5).rsqrt()",
+        "(a - a.mean(0)) / ((a - a.mean(0)).square().sum(0) / 1024 + 1e-5).sqrt()",
+        "(a - a.mean(0)) / (torch.linalg.vector_norm(a - a.mean(0), dim=0) / 32 + 3e-3)",
+        "(a - a.mean(0)) / (a.std(0) + 3e-3)",
+    ],
+)
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_equal_numbers_have_their_room_beside_large_ones_too(
+    answer: str, on_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whatever else varies, and however much: no variance of equal numbers is below zero.
+    draw = "cat([torch.full((1024, 32), 0.83), 1000 * torch.randn(1024, 32)], 1"
+    source = PRODUCT.format(answer=f"{answer} + 0 * b", draw="").split("    return [torch")[0]
+    source += f"    return [torch.{draw}), torch.ones(1)]\n"
+    source = source.replace(f"{answer} + 0 * b", f"({answer}) + 0 * b")
+    reference = Reference(source, "beside.py", {})
+    case = Case(reference, reference.instance(0))
+    given = (reference, case.model, case.instance.arguments, case.outputs)
+    (in_order,), (exact,) = answers_in_order(*given), case.exact
+    if on_gpu:
+        monkeypatch.setattr("kernelblaster.harness.reference.precision.rounding.IN_ORDER", {})
+    (plain,) = answers_in_order(*given)
+    assert exact is not None and in_order is not None and plain is not None
+    assert plain.isfinite().all()
+    tolerance = tolerance_of(exact.float(), exact, plain, scale="both", cast=False, is_example=True)
+    assert tolerance is None or all_agree([in_order.float()], [exact.float()], [tolerance])
