@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Send
 
-from ..nodes.common.stopping.caps import evaluations_left, share_of
+from ..nodes.common.stopping.caps import evaluations_left, rollouts_within, share_of
 from ..nodes.common.stopping.standstill import one_of_many
 from ..nodes.common.stopping.until import end_of_search
 from ..nodes.gap_analysis.node import gap_analysis
@@ -41,13 +41,18 @@ async def rollout(state: Departure, config: RunnableConfig) -> dict[str, Any]:
 
 
 def fan_out(state: OptimizeState) -> list[Send]:
-    """Send one rollout for each trajectory of the iteration."""
-    left = evaluations_left(state["plan"], state.get("evaluations", 0))
+    """Send one rollout for each trajectory of the iteration.
+
+    Where few evaluations are left they are fewer, so that each can go on from its first step.
+    """
+    plan = state["plan"]
+    left = evaluations_left(plan, state.get("evaluations", 0))
+    parts = plan.rollouts if left is None else rollouts_within(left, plan)
     return [
         Send(
             "rollout",
             Departure(
-                plan=state["plan"],
+                plan=plan,
                 summary=state["summary"],
                 iteration=state["iteration"],
                 rollout=number,
@@ -55,10 +60,10 @@ def fan_out(state: OptimizeState) -> list[Send]:
                 best=state["best"],
                 evaluations=state.get("evaluations", 0),
                 evaluations_left=None if left is None
-                else share_of(left, state["plan"].rollouts, number),
+                else share_of(left, parts, number),
             ),
         )
-        for number in range(state["plan"].rollouts)
+        for number in range(parts)
     ]
 
 

@@ -12,6 +12,10 @@ from ..workspaces import opened
 from .interrupts import SearchEnds, budgeted
 from .standstill import rollouts_at_hand
 
+LEAST_DEPTH = 2
+"""Evaluations that each rollout has before there is another: two that try a first step each found
+less on H100s than one that goes on from its first (docs/results.md)."""
+
 
 async def search_over(plan: RunPlan) -> str:
     """Return why nothing more is to be tried, empty where the search goes on.
@@ -87,6 +91,11 @@ def evaluations_left(plan: RunPlan, before: int) -> int | None:
     if plan.on_budget != "finish" or cap is None:
         return None
     return max(0, cap - before)
+
+
+def rollouts_within(left: int, plan: RunPlan) -> int:
+    """Return how many rollouts an iteration has where so many evaluations are left."""
+    return max(1, min(plan.rollouts, left // min(plan.steps, LEAST_DEPTH)))
 
 
 def share_of(left: int, parts: int, number: int) -> int:

@@ -11,7 +11,7 @@ from text_runs import comparable, replayed, request, resume, run
 
 from kernelblaster.graph.session import Capped
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.common.stopping.caps import newly_evaluated, share_of
+from kernelblaster.nodes.common.stopping.caps import newly_evaluated, rollouts_within, share_of
 from kernelblaster.nodes.records.lowering import Attempt, evaluated_sources
 from kernelblaster.nodes.run.beginning.begin import stored_plan
 from kernelblaster.tools.models.budgets import change_budgets
@@ -28,6 +28,18 @@ def text_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shares_are_all_of_what_is_left_and_differ_by_one_at_most(left: int, parts: int) -> None:
     shares = [share_of(left, parts, number) for number in range(parts)]
     assert sum(shares) == left and max(shares) - min(shares) <= 1
+
+
+@pytest.mark.parametrize(
+    ("left", "rollouts", "steps", "wanted"),
+    [(0, 2, 4, 1), (2, 2, 4, 1), (3, 2, 4, 1), (4, 2, 4, 2), (7, 8, 4, 3), (2, 2, 1, 2)],
+)
+def test_near_a_cap_rollouts_are_fewer_rather_than_a_step_long(
+    tmp_path: Path, left: int, rollouts: int, steps: int, wanted: int
+) -> None:
+    run(tmp_path)
+    plan = stored_plan(tmp_path / "run").model_copy(update={"rollouts": rollouts, "steps": steps})
+    assert rollouts_within(left, plan) == wanted
 
 
 @pytest.mark.parametrize("evaluations", [1, 5])
