@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import statistics
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -156,3 +157,16 @@ def test_measured_tries_hold_names_and_numbers_alone(reader: ModuleType) -> None
     assert all(each.situation.simulated for each in reader.recorded())
     actions = {(each.kernel, str(each.action)) for each in tries}
     assert len(actions) == len(tries) > 200
+
+
+def test_simulated_tries_order_measured_ones_better_than_the_seed(reader: ModuleType) -> None:
+    scorer = import_script(LEARNING / "score_expectations.py")
+    measured = import_script(LEARNING / "score_measured.py")
+    tries, simulated = reader.measured(), reader.recorded()
+    alone = measured.knowing(scorer.Regression(), simulated, alone=True)([], tries)
+    seed = scorer.by_seed([], tries)
+    more, low, high = measured.difference(tries, alone, seed)
+    assert 0.1 < more and low < more < high
+    assert measured.difference(tries, seed, seed) == (0.0, 0.0, 0.0)
+    right = [each for of in scorer.ordered(tries, alone).values() for each in of]
+    assert statistics.fmean(right) > 0.7
