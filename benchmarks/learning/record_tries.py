@@ -9,11 +9,7 @@ one of the children that lost little. Each try is a line as soon as it is known;
 there is not made again, and what was evaluated once is read from `--work`, so that it can be
 stopped and started at any time. `--part I/N` takes each Nth walk, for several processes.
 
-DIR/GPU-TASK.jsonl holds two kinds of lines. A kernel: the context of all tries made from it (task,
-operator class, dtype, GPU, microseconds, speed of light in microseconds, bytes and operations of
-the task, what its lineage applied; of each kernel launched the share of the time, bottlenecks and
-signature in thousandths, in the order of `memory/knowledge/states/dimensions.py`). A try: its
-kernel, technique, setting, launch that it changed, writer, outcome and log gain.
+What the lines of DIR/GPU-TASK.jsonl say is told in `try_lines.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +25,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from try_lines import Line, as_text, kernel_line, name_of, try_line
+
 from kernelblaster.harness.bound.speed_of_light import SpeedOfLight, speed_of_light
 from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.errors import UserError
@@ -38,7 +36,6 @@ from kernelblaster.harness.records.identity import source_sha256
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task_now
-from kernelblaster.memory.knowledge.states.signature import bottlenecks_of, signature_of
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.initial_cuda.builtin import translate
 from kernelblaster.tools.evaluation.evaluator import Evaluator
@@ -52,10 +49,7 @@ KERNELS, TRIES = 3, 5
 """Kernels of a walk, and tries from each."""
 LEAST_GAIN = 0.75
 """A child slower than this is not gone on from."""
-LAUNCHES = 3
-"""Kernels of a program whose signatures are kept, the costliest."""
 
-Line = dict[str, Any]
 Action = tuple[str, dict[str, int]]
 
 
@@ -87,12 +81,9 @@ class Walks:
                 gain = _log_gain(seen, child)
                 names = [share.kernel for share in seen.profile.by_kernel]
                 launch = target_of(written, source, names)
-                step = [technique, setting, launch]
-                self._add({
-                    "of": kernel, "seed": seed, "technique": technique, "setting": setting,
-                    "launch": launch, "writer": "builtin", "outcome": child.outcome,
-                    "log_gain": gain, "child": _name(written.source),
-                })  # fmt: skip
+                step = technique, setting, launch
+                made = _name(written.source)
+                self._add(try_line(kernel, seed, step, "builtin", child.outcome, gain, made))
                 if gain is not None and gain >= math.log(LEAST_GAIN):
                     told = [*applied, [*step, gain]]
                     children.append((written.source, child, told))
@@ -127,27 +118,7 @@ class Walks:
         if name in self._kernels:
             return name
         assert seen.profile is not None
-        profile, task, bound = seen.profile, self._task, self._bound
-        launches = []
-        for share in profile.by_kernel[:LAUNCHES]:
-            alone = profile.model_copy(update={"launches": share.launches})
-            launches.append({
-                "kernel": share.kernel,
-                "share": round(share.microseconds / profile.microseconds, 4),
-                "bottlenecks": [each for each in bottlenecks_of(alone) if each],
-                "signature": [
-                    round(1000 * value)
-                    for value in signature_of(profile, share.longest, bound.microseconds).values
-                ],
-            })  # fmt: skip
-        line = {
-            "kernel": name, "task": task.name, "op_class": task.op_class, "dtype": task.dtype,
-            "gpu": self._gpu, "us": round(profile.microseconds, 4),
-            "bound_us": round(bound.microseconds, 4), "launched": len(profile.launches),
-            "bytes": bound.bytes_read + bound.bytes_written,
-            "operations": sum(bound.operations.values()),
-            "applied": applied, "launches": launches,
-        }  # fmt: skip
+        line = kernel_line(name, self._task, self._gpu, seen.profile, self._bound, applied)
         self._kernels[name] = line
         self._add(line)
         return name
@@ -155,7 +126,7 @@ class Walks:
     def _add(self, line: Line) -> None:
         self._lines.append(line)
         with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+            file.write(as_text([line]))
 
 
 def _lines(file: Path) -> list[Line]:
@@ -170,7 +141,7 @@ def _lines(file: Path) -> list[Line]:
 
 
 def _name(source: str) -> str:
-    return source_sha256(source)[:10]
+    return name_of(source_sha256(source))
 
 
 def _log_gain(parent: Evaluation, child: Evaluation) -> float | None:

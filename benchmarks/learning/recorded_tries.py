@@ -14,6 +14,7 @@ from kernelblaster.memory.knowledge.states.dimensions import UNKNOWN
 from kernelblaster.memory.knowledge.states.signature import completed
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded_tries"
+MEASURED = RECORDED / "measured"
 
 
 class Try(NamedTuple):
@@ -32,12 +33,21 @@ class Try(NamedTuple):
     """Of the costliest kernel of the program, first and second."""
     dominant: tuple[float, ...]
     """Signature of the costliest kernel: what a state is told by."""
+    standard_error: float = 0.0
+    """Of the log gain; of a simulated one 0."""
+    measured: tuple[float, ...] = ()
+    """Log gain by each run, where several measured it."""
 
 
 def recorded(files: Iterable[Path] | None = None) -> list[Try]:
-    """Return all recorded tries, in order of file and line."""
+    """Return tries in order of file and line: by default all that were simulated."""
     found = sorted(RECORDED.glob("*.jsonl")) if files is None else files
     return [each for file in found for each in _of_file(file)]
+
+
+def measured() -> list[Try]:
+    """Return all tries that were measured on a GPU, in order of file and line."""
+    return recorded(sorted(MEASURED.glob("*.jsonl")))
 
 
 def _of_file(file: Path) -> Iterator[Try]:
@@ -66,7 +76,7 @@ def _try(kernel: dict[str, Any], row: dict[str, Any]) -> Try:
         dtype=kernel["dtype"],
         gpu=kernel["gpu"],
         family=architecture_family(gpu.arch),
-        simulated=True,
+        simulated=kernel.get("device", "simulated") == "simulated",
         signature=_signature(target["signature"]),
         share=target["share"],
         microseconds=kernel["us"],
@@ -91,6 +101,8 @@ def _try(kernel: dict[str, Any], row: dict[str, Any]) -> Try:
         log_gain=row["log_gain"],
         bottlenecks=tuple(launches[0]["bottlenecks"]),
         dominant=_signature(launches[0]["signature"]),
+        standard_error=row.get("error", 0.0),
+        measured=tuple(row.get("measured", ())),
     )
 
 

@@ -78,9 +78,9 @@ def circumstances(each: Try) -> dict[str, str]:
     """Return where a try was made, in the words of evidence."""
     arch = GPUS[each.gpu].arch
     return {
-        "device_kind": "simulated", "gpu": each.gpu, "arch": arch,
-        "family": architecture_family(arch), "op_class": each.op_class,
-        "dtype": each.situation.dtype,
+        "device_kind": "simulated" if each.situation.simulated else "cuda",
+        "gpu": each.gpu, "arch": arch, "family": architecture_family(arch),
+        "op_class": each.op_class, "dtype": each.situation.dtype,
     }  # fmt: skip
 
 
@@ -136,9 +136,8 @@ class Regression:
 
     def tell(self, told: Expectations, each: Try, expected: float | None = None) -> None:
         """Add a try, with what was forecast of it."""
-        told.add(
-            Tried(each.situation, each.action, each.log_gain, each.outcome, expected=expected)
-        )
+        error = each.standard_error
+        told.add(Tried(each.situation, each.action, each.log_gain, each.outcome, error, expected))
 
     def said(self, told: Expectations, each: Try) -> Said:
         """Forecast one try."""
@@ -267,13 +266,16 @@ def score(tries: Sequence[Try], said: Sequence[Said]) -> Score:
         again = [each for of in tasks for each in of]
         drawn.append(statistics.fmean(again) if again else 0.5)
     drawn.sort()
-    losses = []
-    for each, one in zip(tries, said, strict=True):
-        which = 0 if each.log_gain is None else 1 + (each.log_gain > NO_GAIN)
-        losses.append(-math.log(max(one.chances[which], 1e-3)))
+    losses = [loss(each, one) for each, one in zip(tries, said, strict=True)]
     return Score(
         len(pairs), statistics.fmean(pairs), (drawn[10], drawn[-11]), statistics.fmean(losses)
     )
+
+
+def loss(each: Try, said: Said) -> float:
+    """Return the log loss of a forecast, in nats."""
+    which = 0 if each.log_gain is None else 1 + (each.log_gain > NO_GAIN)
+    return -math.log(max(said.chances[which], 1e-3))
 
 
 def forecasters() -> dict[str, Forecaster]:

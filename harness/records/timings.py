@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 
 from pydantic import model_validator
@@ -47,3 +48,13 @@ class Timing(Record):
         if not self.interval[0] <= self.microseconds <= self.interval[1]:
             raise ValueError("the estimate lies outside its own interval")
         return self
+
+
+def error_of_log_ratio(provenance: Provenance, *intervals: tuple[float, float]) -> float:
+    """Return the standard error of the logarithm of the quotient of times with these intervals.
+
+    A measured interval is one of 95 %; a simulated one is the range of two samples, whose half is
+    taken as one standard error.
+    """
+    errors = 2.0 if provenance is Provenance.SIMULATED else 2 * 1.96
+    return math.hypot(*(math.log(high / low) / errors for low, high in intervals))

@@ -15,7 +15,7 @@ from typing import Any, NotRequired, TypedDict
 
 from ....harness.records.evaluations import DeviceIdentity
 from ....harness.records.outcomes import Outcome
-from ....harness.records.timings import Provenance
+from ....harness.records.timings import error_of_log_ratio
 from ....memory.knowledge.policy.actions import writer_of
 from ....memory.knowledge.states.conditions import circumstance_facts
 from ....memory.records.evidence import Applied, Circumstances, Evidence, Step
@@ -235,7 +235,9 @@ def _evidence(applied: Applied, state: Reads, workspace: Workspace) -> list[Evid
     last = row(
         applied,
         state_after=_state_after(state, workspace),
-        standard_error=_standard_error(current, child) if child else 0.0,
+        standard_error=error_of_log_ratio(
+            current.provenance, current.interval, child.interval
+        ) if child else 0.0,
         prompt_sha256=result.prompt_sha256,
         # A built-in writer mends nothing: it goes on to the next parameter values.
         repairs=result.repairs if result.prompt_sha256 else 0,
@@ -271,16 +273,3 @@ def _lost(state: Reads, workspace: Workspace) -> str:
 
 def _gain(parent: KernelPoint, child: KernelPoint) -> float:
     return parent.microseconds / child.microseconds
-
-
-def _standard_error(parent: KernelPoint, child: KernelPoint) -> float:
-    """Return the standard error of the log gain.
-
-    A measured interval is one of 95 %; a simulated one is the range of two samples, whose half is
-    taken as one standard error.
-    """
-    widths = []
-    for point in (parent, child):
-        errors = 2.0 if point.provenance is Provenance.SIMULATED else 2 * 1.96
-        widths.append(math.log(point.interval[1] / point.interval[0]) / errors)
-    return math.hypot(*widths)
