@@ -145,7 +145,7 @@ def _tried(
 ) -> Tried:
     parent, child = kernels[step.parent_sha256], kernels.get(step.child_sha256 or "")
     assert parent.profile is not None and parent.timing is not None
-    launch = step.launch or target_of(
+    launch = target_of(
         Rewritten(source=artifacts.get_text(step.child_sha256 or ""), note=step.reason),
         artifacts.get_text(step.parent_sha256),
         [share.kernel for share in parent.profile.by_kernel],

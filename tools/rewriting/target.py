@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .records import Rewritten
+from .records import NotRecognised, Rewritten
+from .source.syntax import Source, text_of
 
 
 def target_of(written: Rewritten, parent: str, kernels: Sequence[str]) -> str:
@@ -15,14 +16,15 @@ def target_of(written: Rewritten, parent: str, kernels: Sequence[str]) -> str:
         parent: the source it was applied to.
         kernels: those of the program, the costliest first; one at least.
     """
-    named = written.note.split(":")[0].strip()
-    if named in kernels:
-        return named
-    moved = (name for name in kernels if _text(name, parent) != _text(name, written.source))
-    return next(moved, kernels[0])
+    named = {name.strip() for name in written.note.split(":")[0].split(",")}
+    before, after = _texts(parent), _texts(written.source)
+    told = (name for name in kernels if name in named)
+    moved = (name for name in kernels if before.get(name) != after.get(name))
+    return next(told, None) or next(moved, kernels[0])
 
 
-def _text(kernel: str, source: str) -> str:
-    """Return the text of a kernel and of all up to the next."""
-    _, _, after = source.partition(f" {kernel}(")
-    return after.partition("__global__")[0]
+def _texts(source: str) -> dict[str, str]:
+    try:
+        return {kernel.name: text_of(kernel.node) for kernel in Source(source).kernels()}
+    except NotRecognised:
+        return {}

@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ....harness.gpus import known_gpu
 from ...records.policy import setting_name
 from ..states.distances import embed
 from .actions import BUILTIN, Action, Forecast, Question, Situation, Tried, most_gain
@@ -104,7 +105,7 @@ class Expectations:
         ]
         words = (
             f"task {situation.task}", f"class {situation.op_class}", situation.dtype,
-            situation.gpu, situation.family,
+            _gpu(situation.gpu), situation.family,
         )  # fmt: skip
         codes = [self._words.setdefault(word, len(self._words)) for word in words]
         return row, [*codes, self._harness(situation), int(situation.simulated)]
@@ -119,6 +120,13 @@ class Expectations:
     def _harness(self, situation: Situation) -> int:
         name = situation.harness
         return self._words.setdefault(f"harness {name}", len(self._words)) if name else ANY
+
+
+@functools.lru_cache(maxsize=64)
+def _gpu(name: str) -> str:
+    """Return one name for a GPU, simulated under ours and measured under the driver's."""
+    known = known_gpu(name)
+    return known.name if known else name
 
 
 class Outlook:

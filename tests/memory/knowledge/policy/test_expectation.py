@@ -110,6 +110,15 @@ def test_simulated_tries_are_worth_one_measured_at_most() -> None:
     assert ask([*simulated, *measured], simulated=False).mean < 0.1
 
 
+def test_a_gpu_is_one_under_our_name_and_under_its_drivers() -> None:
+    ours, other = [tried(0.8)], [tried(0.8, gpu="H200")]
+    driver = "NVIDIA H100 80GB HBM3"
+    assert ask(ours, gpu=driver) == ask(ours) == ask([tried(0.8, gpu=driver)])
+    assert ask(other).mean < ask(ours).mean
+    # A GPU that nothing is known of keeps its name.
+    assert ask(ours, gpu="NVIDIA H100 PCIe") != ask(ours)
+
+
 def test_what_is_told_again_counts_once() -> None:
     rows = [tried(0.5), tried(None, number=1)]
     assert ask(rows) == ask([*rows, *rows])
