@@ -1,6 +1,8 @@
 """What it takes to ask every built-in rewrite about the first kernels of a deep model, by depth.
 
-A step asks so of the kernel at hand. Seconds of the processor, the source new and seen before.
+A step asks so of the kernel at hand. Equal layers share a kernel; of unequal ones, as they are here
+where each block is wider than the last, each has its own. Seconds of the processor, the source new
+and seen before.
 With another checkout's interpreter the same is measured with that code, in a process of its own;
 `--most` bounds the depth there, where that code would take minutes.
 
@@ -10,6 +12,7 @@ With another checkout's interpreter the same is measured with that code, in a pr
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import tempfile
@@ -19,6 +22,8 @@ from pathlib import Path
 from two_sides import beginning, measured
 
 DEPTHS = (1, 4, 8, 20)
+WIDER = {"equal": 0, "unequal": 4}
+"""By how much each block is wider within than the last."""
 MODEL = """
 import torch
 import torch.nn as nn
@@ -27,11 +32,11 @@ BATCH, WIDTH, DEPTH = 64, 64, {depth}
 
 
 class Block(nn.Module):
-    def __init__(self, width):
+    def __init__(self, width, within):
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.up = nn.Linear(width, 2 * width)
-        self.down = nn.Linear(2 * width, width)
+        self.up = nn.Linear(width, within)
+        self.down = nn.Linear(within, width)
 
     def forward(self, x):
         return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
@@ -40,7 +45,9 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self, width, depth):
         super().__init__()
-        self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+        self.blocks = nn.ModuleList(
+            Block(width, 2 * width + {wider} * each) for each in range(depth)
+        )
 
     def forward(self, x):
         for block in self.blocks:
@@ -57,7 +64,7 @@ def get_init_inputs():
 """
 
 
-def side(depth: int) -> dict[str, float]:
+def side(depth: int, layers: str) -> dict[str, float]:
     """Return the kernels and lines of the source, and the seconds of each time it is asked about;
     with the package that is imported."""
     from kernelblaster.harness.task.loading import load_task_now
@@ -66,7 +73,7 @@ def side(depth: int) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory(prefix="kernelblaster-") as folder:
         path = Path(folder) / "deep.py"
-        path.write_text(MODEL.format(depth=depth))
+        path.write_text(MODEL.format(depth=depth, wider=WIDER[layers]))
         task = load_task_now(path)
         written = write_initial_cuda(task)
         if not isinstance(written, InitialKernel):
@@ -87,27 +94,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", help="interpreter of another checkout")
     parser.add_argument("--most", type=int, default=max(DEPTHS), help="depth, with that one")
-    parser.add_argument("--side", type=int)
+    parser.add_argument("--side", nargs=2, metavar=("DEPTH", "LAYERS"))
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.side is not None:
-        print(json.dumps(side(given.side)))
+        print(json.dumps(side(int(given.side[0]), given.side[1])))
         return
     lines = [
         f"{beginning()}; seconds of the processor",
-        f"{'kernels':>8s}  {'lines':>6s}  {'code':>6s}  {'a new source':>12s}  {'again':>8s}",
+        f"{'blocks':>6s}  {'layers':>8s}  {'kernels':>8s}  {'lines':>6s}  {'code':>6s}  "
+        f"{'a new source':>12s}  {'again':>8s}",
     ]
     print("\n".join(lines), flush=True)
-    for depth in DEPTHS:
-        for name, python in (("before", given.python), ("now", sys.executable)):
-            if not python or (name == "before" and depth > given.most):
-                continue
-            found = measured(name, python, __file__, str(depth))
-            lines.append(
-                f"{found['kernels']:8.0f}  {found['lines']:6.0f}  {name:>6s}  "
-                f"{found['new']:12.2f}  {found['again']:8.2f}"
-            )
-            print(lines[-1], flush=True)
+    sides = [("before", given.python)] if given.python else []
+    sides.append(("now", sys.executable))
+    for depth, layers, (name, python) in itertools.product(DEPTHS, WIDER, sides):
+        if name == "before" and depth > given.most:
+            continue
+        found = measured(name, python, __file__, str(depth), layers)
+        lines.append(
+            f"{depth:6d}  {layers:>8s}  {found['kernels']:8.0f}  {found['lines']:6.0f}  "
+            f"{name:>6s}  {found['new']:12.2f}  {found['again']:8.2f}"
+        )
+        print(lines[-1], flush=True)
     if given.out:
         given.out.write_text("\n".join(lines) + "\n")
 

@@ -41,7 +41,7 @@ class Watcher:
         Raises OSError as `add` does.
         """
         with self._mutex:
-            if self._process is None:
+            if self._process is None or self._process.poll() is not None:
                 self._process = self._start()
         return self._mark
 

@@ -167,7 +167,7 @@ def _resize_plane(
     down = size // across
     block = components(launch, BLOCK)[:2]
     declared = [_constant(source, text) for text in block]
-    if all(declared) and all(
+    if all(declared) and len({*block}) == len(block) and all(
         uses(grid, text) for grid, text in zip(components(launch, GRID), block, strict=False)
     ):
         for node, length in zip(declared, (across, down), strict=True):

@@ -175,7 +175,7 @@ class _Moved(OtherSums):
         answer = function(*args, **named)
         operation = function.overloadpacket
         count = _TERMS.get(operation)
-        if count is None:
+        if count is None or args[0].is_complex():
             return answer
         share = self._equal_share(function, args)
         if operation in _SPREADS:
@@ -183,7 +183,7 @@ class _Moved(OtherSums):
         terms = count(args, answer)
         if operation in _OF_ONE_SIGN or (operation in _MAY_CANCEL and (args[0] >= 0).all()):
             return self._move(answer, terms, share, torch.zeros(()))
-        if operation not in (_aten.sum, _aten.mean):
+        if operation not in _MAY_CANCEL:
             return self._move(answer, terms, share)
         # Of a few sums all may be small by chance, and the partial ones not.
         partial = self._size(args[0], answer) * math.sqrt(terms)

@@ -15,6 +15,7 @@ from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.program.values import Buffer, Dim
+from kernelblaster.tools.first_kernel.stages.emission import _length
 from kernelblaster.tools.first_kernel.stages.sharing import StageLaunch, places_of
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 
@@ -107,6 +108,19 @@ async def test_rewrites_of_kernels_with_several_launches_are_right(
     changed = [change(written.source, made, technique) for technique in wanted]
     found = await asyncio.gather(*(verified(device, made, source) for source in changed))
     assert [result.reason for result in found if result.outcome is not Outcome.PASSED] == []
+
+
+async def test_what_names_have_in_common_may_be_a_word_of_c(tmp_path: Path) -> None:
+    body = UNEQUAL.replace("self.first", "self.register_1").replace("self.third", "self.register_2")
+    body = body.replace(", bias=False", "")
+    written, _ = await first_kernel(tmp_path, body, "R, C, D = 16, 24, 24")
+    assert ", launched 3 times" in written.notes[0]
+    assert not re.search(r"float\* (register|operator)\b", written.source)
+
+
+def test_lengths_of_names_full_of_digits_are_told_at_once() -> None:
+    assert _length("a" + "1" * 4000 + "x") == 4002
+    assert _length("mean_2_3 * weight_0_bias12") == len("mean * weight_bias")
 
 
 shapes = st.sampled_from([4, 8])

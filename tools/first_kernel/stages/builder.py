@@ -213,8 +213,16 @@ def permuted(view: Load, order: Sequence[int]) -> Load:
 
 
 RESERVED = frozenset(
-    ("float", "double", "int", "long", "short", "char", "bool", "new", "delete", "default",
-     "switch", "case", "for", "while", "do", "if", "else", "return", "row", "col", "k", "c", "i",
-     "sum", "exp", "log", "div", "abs", "max", "min", "sqrt", "rsqrt", "pow", "tanh", "erf", "and",
-     "or", "not", "xor", "auto", "const", "static", "inline", "template", "class", "struct", "acc")
-)  # fmt: skip
+    """
+    float double int long short char bool new delete default switch case for while do if else
+    return row col k c i sum exp log div abs max min sqrt rsqrt pow tanh erf and or not xor
+    auto const static inline template class struct acc signed unsigned void wchar_t char8_t
+    char16_t char32_t register volatile mutable extern thread_local constexpr consteval
+    constinit decltype typedef typename typeid enum union namespace using this nullptr
+    operator public private protected friend virtual explicit export break continue goto try
+    catch throw noexcept sizeof alignas alignof true false asm requires concept const_cast
+    static_cast dynamic_cast reinterpret_cast static_assert and_eq or_eq xor_eq not_eq bitand
+    bitor compl half
+    """.split()
+)
+"""Words of C++, and names that a kernel's text has: no value has one of these."""

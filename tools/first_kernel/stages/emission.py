@@ -24,7 +24,7 @@ from ..program.values import (
 _INLINE_LIMIT = 56
 """A single-use expression up to this many characters is written where it is used."""
 _INTERMEDIATE = re.compile(r"\bscratch\d+\b")
-_NUMBER = re.compile(r"(?<=[A-Za-z])(_?\d+)+(?=\b|_)")
+_NUMBER = re.compile(r"(?<=[A-Za-z])_?\d+(?:_\d+)*(?=\b|_)")
 
 
 def _length(text: str) -> int:

@@ -110,7 +110,8 @@ def _one_for(group: Sequence[StageKernel]) -> StageKernel:
     if len(group) == 1:
         return first
     text = "\n".join(first.definition)
-    taken = set(_WORD.findall(text)) - set(first.parameters)
+    code = "\n".join(line for line in first.definition if not line.startswith("//"))
+    taken = set(_WORD.findall(code)) - set(first.parameters)
     names = {
         name: _free(
             _in_common(kernel.parameters[place] for kernel in group)

@@ -97,8 +97,9 @@ def add_helpers(
                 _of_type(text, ctype) for ctype in types
                 if f" {ctype} {function}(" not in source.text
             ]  # fmt: skip
-    if parts:
-        source.cut(anchor(source), anchor(source), "\n".join(parts) + "\n")
+    # One by one: another kernel of the source may ask for some of them too.
+    for part in parts:
+        source.cut(anchor(source), anchor(source), part + "\n")
 
 
 def _of_type(text: str, ctype: str) -> str:

@@ -181,6 +181,11 @@ class Source:
         ways = {_way(kernel, launch) for launch in found}
         if len(ways) > 1:
             raise NotRecognised(f"{kernel.name} is launched in {len(ways)} ways, not in one")
+        if len(found) > 1:
+            _, *texts = next(iter(ways))
+            named = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
+            if moved := sorted(named & _assigned_in(found[0].function)):
+                raise NotRecognised(f"{kernel.name} is launched more than once; {moved[0]} varies")
         return replace(found[0], others=tuple(found[1:]))
 
     def function(self, name: str) -> Node | None:
@@ -196,8 +201,18 @@ class Source:
         self.cut(node.start_byte, node.start_byte, text)
 
     def cut(self, start: int, end: int, text: str = "") -> None:
-        """Replace a byte range. The same edit twice is one."""
-        self._edits.setdefault((start, end, text))
+        """Replace a byte range. The same edit twice is one.
+
+        Raises:
+            NotRecognised: another edit replaces a part of the range.
+        """
+        edit = (start, end, text)
+        for first, past, other in self._edits:
+            if first < past and start < end and first < end and start < past and (
+                (first, past, other) != edit
+            ):
+                raise NotRecognised("two edits change one place")
+        self._edits.setdefault(edit)
 
     @contextlib.contextmanager
     def all_or_none(self) -> Iterator[None]:
@@ -229,8 +244,8 @@ class Source:
         return b"".join([*parts, data[last:]]).decode()
 
 
-def _way(kernel: Kernel, launch: Launch) -> tuple[object, ...]:
-    """Return all but the pointers of a launch, and the block of statements that it stands in."""
+def _way(kernel: Kernel, launch: Launch) -> tuple[str, ...]:
+    """Return the block of statements that a launch stands in, and its text but for pointers."""
     arguments = launch.node.child_by_field_name("arguments")
     given = arguments.named_children if arguments is not None else []
     values = [
@@ -241,7 +256,19 @@ def _way(kernel: Kernel, launch: Launch) -> tuple[object, ...]:
     statement = launch.node.parent
     around = statement.parent if statement is not None else None
     configuration = [squeezed(text_of(node)) for node in launch.configuration]
-    return (around.start_byte if around is not None else None, *configuration, *values)
+    return (str(around.start_byte) if around is not None else "", *configuration, *values)
+
+
+@functools.lru_cache(maxsize=TREES)
+def _assigned_in(function: Node) -> frozenset[str]:
+    """Return the variables that a function changes after it gave them a value, or may change."""
+    found: set[str] = set()
+    kinds = ("assignment_expression", "update_expression", "pointer_expression")
+    for node in descendants(function, *kinds):
+        target = node.child_by_field_name("left") or node.child_by_field_name("argument")
+        if target is not None and (node.type != "pointer_expression" or operator(node) == "&"):
+            found.update(text_of(each) for each in descendants(target, "identifier"))
+    return frozenset(found)
 
 
 # What a whole file holds is found once: each of its kernels asks for it, of every rewrite.

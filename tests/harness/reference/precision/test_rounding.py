@@ -16,6 +16,7 @@ from kernelblaster.harness.reference.precision.rounding import (
     LONG,
     OperationsSeen,
     OtherSums,
+    _Moved,
     answers_in_order,
     plain_answers,
 )
@@ -273,4 +274,11 @@ def test_equal_numbers_have_their_room_beside_large_ones_too(
     assert exact is not None and in_order is not None and plain is not None
     assert plain.isfinite().all()
     tolerance = tolerance_of(exact.float(), exact, plain, scale="both", cast=False, is_example=True)
-    assert tolerance is None or all_agree([in_order.float()], [exact.float()], [tolerance])
+    assert tolerance is not None
+    assert all_agree([in_order.float()], [exact.float()], [tolerance])
+
+
+def test_complex_terms_may_be_added_too() -> None:
+    terms = torch.randn(64, 3, dtype=torch.complex64)
+    with _Moved(0.0):
+        assert torch.equal(terms.sum(0), terms.sum(0))

@@ -36,3 +36,13 @@ def test_what_adds_up_is_of_the_type_of_the_sum(
     again = Source(text)
     add_helpers(again, {"sum", "max"}, mapping, packs=False, lanes=lanes)
     assert again.result() == text
+
+
+def test_what_two_kernels_of_a_source_need_is_written_once() -> None:
+    source = Source("// double\n__global__ void k(float* x) { x[0] = 1.0f; }\n")
+    add_helpers(source, {"sum"}, "block", False)
+    add_helpers(source, {"max", "sum"}, "block", False)
+    text = source.result()
+    for function in ("warp_sum", "warp_max", "block_sum", "block_max"):
+        for ctype in ("float", "double"):
+            assert text.count(f" {ctype} {function}({ctype} value) {{") == 1

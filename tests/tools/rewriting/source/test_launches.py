@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from builtin_support import attempt, change, gelu_task
 
-from kernelblaster.tools.rewriting.records import Inapplicable
+from kernelblaster.tools.rewriting.records import Inapplicable, NotRecognised
+from kernelblaster.tools.rewriting.source.syntax import Source
 
 KERNEL = """\
 #include "task.cuh"
@@ -68,6 +71,87 @@ def test_all_launches_of_a_kernel_change_alike(way: str, technique: str) -> None
     assert first == second
     unchanged = f"{GRID}, 256, 0, stream" in text or "const int grid = " + GRID in text
     assert not unchanged or "read elsewhere" in way
+
+
+VARYING = {
+    "a size": """
+    int n = X_NUMEL / 2;
+    twice<<<(n + 255) / 256, 256, 0, stream>>>(out0, x, n);
+    n = X_NUMEL;
+    twice<<<(n + 255) / 256, 256, 0, stream>>>(out0, x, n);
+""",
+    "a grid": f"""
+    unsigned grid = {GRID};
+    twice<<<grid, 256, 0, stream>>>(out0, x, X_NUMEL);
+    grid += 3;
+    twice<<<grid, 256, 0, stream>>>(out0, x, X_NUMEL);
+""",
+    "a count up": f"""
+    int n = 7;
+    twice<<<{GRID}, 256, 0, stream>>>(out0, x, n);
+    ++n;
+    twice<<<{GRID}, 256, 0, stream>>>(out0, x, n);
+""",
+    "what somebody else may change": f"""
+    int n = 7;
+    twice<<<{GRID}, 256, 0, stream>>>(out0, x, n);
+    change(&n);
+    twice<<<{GRID}, 256, 0, stream>>>(out0, x, n);
+""",
+}
+
+
+@pytest.mark.parametrize("what", VARYING)
+def test_launches_alike_by_their_text_alone_are_not_alike(what: str) -> None:
+    made = gelu_task()
+    for technique in ("thread_coarsening", "grid_stride_loop", "tune_block_size"):
+        outcome = attempt(f"{KERNEL}{HEAD}{VARYING[what]}}}\n", made, technique)
+        assert isinstance(outcome, Inapplicable)
+        assert "varies" in outcome.reason
+
+
+def test_one_constant_is_not_given_two_values() -> None:
+    made = gelu_task()
+    plane = """\
+#include "task.cuh"
+
+constexpr int T = 16;
+constexpr int U = 16;
+
+__global__ void plane(float* out, const float* in) {
+    const int column = blockIdx.x * blockDim.x + threadIdx.x;
+    const int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row >= 64 || column >= 64) return;
+    out[row * 64 + column] = in[row * 64 + column];
+}
+
+"""
+    line = KERNEL.removeprefix('#include "task.cuh"\n\n')
+    host = """
+    plane<<<dim3((64 + T - 1) / T, (64 + U - 1) / U), dim3(T, U), 0, stream>>>(out0, x);
+    twice<<<(X_NUMEL + T - 1) / T, T, 0, stream>>>(out0, x, X_NUMEL);
+"""
+    square = """
+    plane<<<dim3((64 + T - 1) / T, (64 + T - 1) / T), dim3(T, T), 0, stream>>>(out0, x);
+"""
+    text = change(f"{plane}{line}{HEAD}{host}}}\n", made, "tune_block_size", block_size=128)
+    values = re.findall(r"constexpr int [TU] = (\d+);", text)
+    assert len(values) == 2 and {*values} <= {"4", "16", "32", "128"}
+    text = change(f"{plane}{HEAD}{square}}}\n", made, "tune_block_size", block_size=128)
+    assert "dim3(32, 4)" in text and "324" not in text
+
+
+def test_what_is_inserted_into_a_replaced_range_stands_before_it() -> None:
+    source = Source("__global__ void k() { a; }")
+    source.cut(5, 20, "new")
+    source.cut(10, 10, "before ")
+    source.cut(5, 5, "first ")
+    source.cut(20, 20, " after")
+    assert source.result() == "__globefore first new after{ a; }"
+    with pytest.raises(NotRecognised), source.all_or_none():
+        source.cut(0, 2, "x")
+        source.cut(18, 22, "another")
+    assert "x" not in source.result()
 
 
 @pytest.mark.parametrize("way", UNLIKE)
