@@ -57,7 +57,7 @@ class TestConformance(DeviceConformance):
     """The suite that every device passes."""
 
 
-@pytest.mark.parametrize("name", every(3, kernels.WRONG, always=lambda name: name == "race"))
+@pytest.mark.parametrize("name", every(6, kernels.WRONG, always=lambda name: name == "race"))
 async def test_a_wrong_kernel_is_refused(device: SimulatedDevice, task: Task, name: str) -> None:
     source, outcomes, words = kernels.WRONG[name]
     result = await device.verify(task, source)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from often_or_seldom import every
 
 Told = Mapping[str, Any]
 
@@ -384,10 +385,18 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
-    """Ask the reference child about all of them."""
+def told(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Told]:
+    """Ask the reference child about all that a chosen test is of."""
     root = tmp_path_factory.mktemp("kinds")
-    sources = {name: text for name, (text, _) in (LOADED | REFUSED).items()}
+    chosen = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "told" in item.fixturenames
+    }
+    known = LOADED | REFUSED
+    sources = {name: text for name, (text, _) in known.items() if name in chosen}
     for number, (name, source) in enumerate(sources.items()):
         cases = root / str(number) / "cases"
         cases.mkdir(parents=True)
@@ -413,7 +422,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     return found
 
 
-@pytest.mark.parametrize("name", LOADED)
+@pytest.mark.parametrize("name", every(3, LOADED))
 def test_it_loads(name: str, told: dict[str, Told]) -> None:
     wanted = LOADED[name][1]
     assert "error" not in told[name], told[name]["error"]
