@@ -393,7 +393,7 @@ def told(
     chosen = {
         item.callspec.params["name"]
         for item in request.session.items
-        if isinstance(item, pytest.Function) and "told" in item.fixturenames
+        if isinstance(item, pytest.Function) and item.module is request.module
     }
     known = LOADED | REFUSED
     sources = {name: text for name, (text, _) in known.items() if name in chosen}
@@ -402,9 +402,9 @@ def told(
         cases.mkdir(parents=True)
         asked = LOADED[name][1] if name in LOADED else {}
         reading = {key: asked[key] for key in ("mode", "dtype") if key in asked}
-        request = {"path": "reference.py", "source": source, "cases": str(cases), "set": {},
-                   "verify": None, "reading": reading}  # fmt: skip
-        (root / str(number) / "request.json").write_text(json.dumps(request))
+        asks = {"path": "reference.py", "source": source, "cases": str(cases), "set": {},
+                "verify": None, "reading": reading}  # fmt: skip
+        (root / str(number) / "request.json").write_text(json.dumps(asks))
     code = (
         "import sys, torch; from kernelblaster.harness.reference.child import main\n"
         "torch.set_num_threads(1)\n"
