@@ -3,9 +3,9 @@
     python benchmarks/learning/tries_of_runs.py BENCH [--out DIR]
 
 Each step of each run is a try: (kernel, technique, setting, launch) and what came of it. Runs that
-are not over count with the steps that they made, and one without a first kernel has none. Of
-policies by rounds, which name no launch, the one that the source shows was changed. Left out is
-what says nothing of a technique (there was no candidate, or the task or the machine failed), and
+are not over count with the steps that they made, and one without a first kernel has none. The
+launch is the one that the source shows was changed: policies by rounds name none. Left out is what
+says nothing of a technique (there was no candidate, or the task or the machine failed), and
 the first kernel, which was made of none.
 
 Runs of one task begin with the same kernel, so that many tries were measured by several of them.

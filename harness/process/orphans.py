@@ -41,8 +41,7 @@ class Watcher:
         Raises OSError as `add` does.
         """
         with self._mutex:
-            if self._process is None or self._process.poll() is not None:
-                self._process = self._start()
+            self._running()
         return self._mark
 
     def add(self, group: int) -> None:
@@ -59,16 +58,21 @@ class Watcher:
     def _tell(self, line: bytes) -> None:
         with self._mutex:
             for _ in range(2):
-                if self._process is None:
-                    self._process = self._start()
-                assert self._process.stdin is not None
+                pipe = self._running().stdin
+                assert pipe is not None
                 try:
                     # Unbuffered and shorter than a pipe's unit: whole, also between two processes.
-                    self._process.stdin.write(line)
+                    pipe.write(line)
                     return
                 except OSError:
                     # Somebody killed it; what it knew is lost, what comes is not.
                     self._process = None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        """Return the small process, started where it is not there; the mutex is held."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = self._start()
+        return self._process
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

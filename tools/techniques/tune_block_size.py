@@ -71,30 +71,30 @@ def technique() -> Technique:
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
     size = parameters["block_size"]
-    names = [kernel.name for kernel in Source(source).kernels()]
-    reasons = ["the source has no kernel"]
-    before = Source(source)
-    names = _done_to_each(names, lambda name: _name_block(before, task, name), before, reasons)
-    named = Source(before.result())
-    names = _done_to_each(names, lambda name: _resize(named, task, name, size), named, reasons)
+    plain = Source(source)
+    kernels = [kernel.name for kernel in plain.kernels()]
+    kernels, unnamed = _done_to_each(kernels, lambda name: _name_block(plain, task, name), plain)
+    named = Source(plain.result())
+    names, reason = _done_to_each(kernels, lambda name: _resize(named, task, name, size), named)
     if not names:
-        return Inapplicable(reason=reasons[-1])
+        return Inapplicable(reason=reason or unnamed or "the source has no kernel")
     return Rewritten(source=named.result(), note=f"{', '.join(names)}: {size} threads a block")
 
 
 def _done_to_each(
-    names: Sequence[str], edit: Callable[[str], None], source: Source, reasons: list[str]
-) -> list[str]:
-    """Edit a source for each of some kernels; return those for which it could be, and say why."""
-    done = []
+    names: Sequence[str], edit: Callable[[str], None], source: Source
+) -> tuple[list[str], str]:
+    """Edit a source for each of some kernels; return those for which it could be done, and why the
+    last of the others could not."""
+    done, reason = [], ""
     for name in names:
         try:
             with source.all_or_none():
                 edit(name)
             done.append(name)
         except NotRecognised as why:
-            reasons.append(f"{name}: {why}")
-    return done
+            reason = f"{name}: {why}"
+    return done, reason
 
 
 def _name_block(source: Source, task: Task, name: str) -> None:

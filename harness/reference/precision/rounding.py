@@ -182,13 +182,15 @@ class _Moved(OtherSums):
             return self._move_spread(function, args, answer, share)
         terms = count(args, answer)
         if operation in _OF_ONE_SIGN or (operation in _MAY_CANCEL and (args[0] >= 0).all()):
-            return self._move(answer, terms, share, torch.zeros(()))
+            return self._move(answer, terms, share, 0.0)
         if operation not in _MAY_CANCEL:
-            return self._move(answer, terms, share)
+            return self._move(answer, terms, share, self._size(answer, answer))
         # Of a few sums all may be small by chance, and the partial ones not.
         partial = self._size(args[0], answer) * math.sqrt(terms)
-        scale = terms if operation is _aten.mean else 1.0
-        return self._move(answer, terms, share, partial / scale)
+        usual = partial / (terms if operation is _aten.mean else 1.0)
+        if not self._by_rows:
+            usual = torch.maximum(usual, self._size(answer, answer))
+        return self._move(answer, terms, share, usual)
 
     def _equal_share(self, function: Any, args: Any) -> float | torch.Tensor:
         """Return which share of the terms of each answer is one value."""
@@ -206,32 +208,30 @@ class _Moved(OtherSums):
         terms = _reduced(args, spread)
         mean = _mean_of(function, args, spread) if alone else answer[1]
         off = mean.abs() * self._drift(terms, _as(share, mean))
-        moved = self._move(spread, terms, share, torch.zeros(()))
+        moved = self._move(spread, terms, share, 0.0)
         if function.overloadpacket in (_aten.std, _aten.std_mean):
             moved = torch.hypot(moved, off)
         else:
             moved = moved + off.square()
         if alone:
             return moved
-        return type(answer)((moved, self._move(answer[1], terms, share)))
+        usual = self._size(answer[1], answer[1])
+        return type(answer)((moved, self._move(answer[1], terms, share, usual)))
 
     def _move(
         self,
         answer: torch.Tensor,
         terms: float,
         share: float | torch.Tensor,
-        partial: torch.Tensor | None = None,
+        usual: float | torch.Tensor,
     ) -> torch.Tensor:
-        """Return the answer, moved. `partial` are sums on the way to it, where they may be larger
-        than it is; zero where they are not, and then what is no less than zero stays so."""
+        """Return the answer, moved.
+
+        `usual` is the size of the sums on the way to it; 0 where none is larger than the answer,
+        and then what is no less than zero stays so.
+        """
         if terms <= 1 or not answer.is_floating_point():
             return answer
-        if partial is None:
-            usual = self._size(answer, answer)
-        elif self._by_rows or not partial.dim() and not partial:
-            usual = partial
-        else:
-            usual = torch.maximum(partial, self._size(answer, answer))
         walked = self.walk * UNIT * math.sqrt(terms)
         # Answers of gigabytes: nothing is written down twice.
         moved = answer.abs().mul_(walked + self._drift(terms, _as(share, answer)))

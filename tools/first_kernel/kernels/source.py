@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ....harness.records.tasks import Task
 from ....harness.records.tensors import DTYPE_BYTES
 from ..program.arrays import Array, Storage
+from ..program.free_names import free_name
 from ..program.sizes import Sizes, atom, same_as_zero
 from .missing import MissingKernel, Sketch, Unwritten
 from .pen import C_TYPES, INDEX, Hole, Pen
@@ -76,7 +77,7 @@ def source_of(task: Task, sizes: Sizes, launches: Sequence[Pen | Unwritten]) -> 
     functions = _functions(launches, taken)
     results = _results(launches)
     for storage in results:
-        storage.name = _free(storage.name, taken)
+        storage.name = free_name(storage.name, taken)
     slots, places = _places(results)
     before = ['#include "task.cuh"', "", *sizes.declarations]
     before += [""] if sizes.declarations else []
@@ -131,7 +132,7 @@ def _functions(
     found: dict[tuple[object, ...], MissingKernel] = {}
     for launch in launches:
         if isinstance(launch, Unwritten) and launch.key not in found:
-            found[launch.key] = launch.kernel(_free(f"launch_{launch.stem}", taken))
+            found[launch.key] = launch.kernel(free_name(f"launch_{launch.stem}", taken))
     return found
 
 
@@ -148,7 +149,7 @@ def _kernels(pens: Sequence[Pen], taken: set[str]) -> list[_Kernel]:
         holes = tuple((hole.name, hole.ctype) for hole in pen.holes)
         key = (pen.stem, tuple(pen.lines), parameters, holes)
         if key not in found:
-            found[key] = _Kernel(_free(f"{pen.stem}_kernel", taken))
+            found[key] = _Kernel(free_name(f"{pen.stem}_kernel", taken))
         found[key].pens.append(pen)
     return list(found.values())
 
@@ -250,12 +251,3 @@ def _call_like(head: str, arguments: Sequence[str], tail: str, indent: int = 0) 
 
 def _with_index(line: str, index: str) -> str:
     return line.replace(INDEX, index)
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    name, number = wanted, 1
-    while name in taken:
-        number += 1
-        name = f"{wanted}_{number}"
-    taken.add(name)
-    return name

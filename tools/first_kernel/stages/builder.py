@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....harness.task.names import plain
+from ..program.free_names import free_name
 from ..program.pointwise import pointwise_of
 from ..program.values import (
     ONE,
@@ -174,12 +175,7 @@ class Builder:
         base = plain(wanted) or "value"
         if base in RESERVED:
             base += "_value"
-        name, count = base, 1
-        while name in self._names:
-            count += 1
-            name = f"{base}_{count}"
-        self._names.add(name)
-        return name
+        return free_name(base, self._names)
 
 
 def unwrapped(value: Value) -> Value:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..program.free_names import free_name
 from ..program.values import (
     Buffer,
     Dim,
@@ -156,12 +157,7 @@ class Body:
 
     def fresh(self, wanted: str) -> str:
         """Return a local name that is not taken in this kernel."""
-        name, count = wanted, 1
-        while name in self.taken:
-            count += 1
-            name = f"{wanted}_{count}"
-        self.taken.add(name)
-        return name
+        return free_name(wanted, self.taken)
 
     def _named(self, value: Value, text: str) -> str:
         if text.isidentifier():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ....harness.records.tasks import Task
 from ....harness.task.names import constants_of
+from ..program.free_names import free_name
 from ..program.values import Buffer, same
 from .builder import RESERVED
 
@@ -113,7 +114,7 @@ def _one_for(group: Sequence[StageKernel]) -> StageKernel:
     code = "\n".join(line for line in first.definition if not line.startswith("//"))
     taken = set(_WORD.findall(code)) - set(first.parameters)
     names = {
-        name: _free(
+        name: free_name(
             _in_common(kernel.parameters[place] for kernel in group)
             or ("result" if place < first.results else "operand"),
             taken,
@@ -135,15 +136,6 @@ def _in_common(names: Iterable[str]) -> str:
     kept = [part for part in parts[0] if all(part in other for other in parts)]
     name = "_".join(part for part in kept if not part.isdigit())
     return name if re.fullmatch(r"[A-Za-z]\w*", name) and name not in RESERVED else ""
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    name, number = wanted, 1
-    while name in taken:
-        number += 1
-        name = f"{wanted}_{number}"
-    taken.add(name)
-    return name
 
 
 def places_of(scratch: Sequence[Buffer], launches: Sequence[StageLaunch]) -> dict[str, str]:
