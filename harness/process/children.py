@@ -196,6 +196,8 @@ def run_process(
     """
     event = _cancelled.get()
     deadline = time.monotonic() + seconds
+    # By this thread: what a confined one starts is shut off too, and the watcher must not be.
+    marked_environment = marked(environment)
     with log.open("wb") as output:
 
         def start() -> subprocess.Popen[bytes]:
@@ -204,7 +206,7 @@ def run_process(
             return subprocess.Popen(
                 command,
                 cwd=directory,
-                env=marked(environment),
+                env=marked_environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

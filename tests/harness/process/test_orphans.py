@@ -17,7 +17,8 @@ import simulated_kernels as kernels
 from process_checks import alive, sleep_process
 from worker_processes import host_halves_of
 
-from kernelblaster.harness.process import orphans, scratch
+from kernelblaster.harness.isolation.privileges import no_new_privileges
+from kernelblaster.harness.process import children, orphans, scratch
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 PARENT = """
@@ -90,6 +91,23 @@ def test_a_watcher_that_was_killed_is_replaced(tmp_path: Path) -> None:
     first.wait()
     assert sleep_process(tmp_path, 0) == 0
     assert watcher._process is not first and watcher._process.poll() is None
+
+
+def test_the_watcher_is_not_shut_off_with_the_first_child(tmp_path: Path) -> None:
+    orphans.watcher_of.cache_clear()
+
+    def no_new(status: Path) -> str:
+        return next(line for line in status.read_text().splitlines() if "NoNewPrivs" in line)[-1]
+
+    status = children.run_process(
+        ["/bin/cat", "/proc/self/status"], directory=tmp_path, environment={},
+        log=tmp_path / "status", seconds=20, confine=no_new_privileges,
+    )  # fmt: skip
+    assert status == 0 and no_new(tmp_path / "status") == "1"
+    watcher = orphans.watcher_of(os.getpid())._process
+    assert watcher is not None and watcher.poll() is None
+    # In a container that allows no new privileges both say 1.
+    assert no_new(Path(f"/proc/{watcher.pid}/status")) == no_new(Path("/proc/self/status"))
 
 
 @pytest.mark.slow
