@@ -8,8 +8,9 @@ from typing import Any
 
 from ...harness.records.record import Record
 from ...harness.records.tasks import Task
-from ...tools.rewriting.records import Rewritten
+from ...tools.rewriting.records import Kernels, Rewritten
 from ...tools.rewriting.rewrite import Rewrite
+from ...tools.rewriting.target import kernel_texts
 from ...tools.techniques.catalogue import rewrites
 from ..common.randomness import generator
 
@@ -25,14 +26,16 @@ class Written(Record):
 
 
 def follow(
-    good: str, task: Task, technique: str, failed: Mapping[str, Any] | None = None
-) -> Written:
+    good: str, task: Task, technique: str, kernels: Kernels,
+    failed: Mapping[str, Any] | None = None,
+) -> Written:  # fmt: skip
     """Apply a technique to the last kernel that passed, by the first setting that changes it.
 
     Args:
         good: source of that kernel.
         task: what it computes.
         technique: a name of the library.
+        kernels: those of the program, the costliest first.
         failed: the setting that failed in the last round: those after it are tried.
     """
     known = {rewrite.technique: rewrite for rewrite in rewrites()}
@@ -43,7 +46,7 @@ def follow(
     settings = list(_settings(known[technique]))
     begin = settings.index(dict(failed)) + 1 if failed in settings else 0
     for setting in settings[begin:]:
-        result = known[technique].apply(good, task, setting)
+        result = known[technique].apply(good, task, setting, kernels)
         if isinstance(result, Rewritten):
             return Written(
                 source=result.source, rewrite=technique, parameters=setting, note=result.note
@@ -53,14 +56,17 @@ def follow(
 
 
 def draw(source: str, task: Task, seed: int, place: int) -> Written:
-    """Apply a technique and a setting drawn by seed and place, of those that change the source."""
+    """Apply a technique with a setting to a kernel, all three drawn by seed and place, of those
+    that change the source."""
     stream = generator(seed, "coder", place)
     known = rewrites()
+    names = list(kernel_texts(source))
+    kernels = [names[int(index)] for index in stream.permutation(len(names))]
     for index in stream.permutation(len(known)):
         rewrite = known[int(index)]
         settings = list(_settings(rewrite))
         setting = settings[int(stream.integers(len(settings)))]
-        result = rewrite.apply(source, task, setting)
+        result = rewrite.apply(source, task, setting, kernels)
         if isinstance(result, Rewritten):
             return Written(
                 source=result.source,

@@ -108,10 +108,12 @@ def _rewritten(workspace: Workspace, state: Reads) -> Written:
         if RULES[plan.policy].modes:
             return Written(source=good, rewrite="", note="the first kernel of the run")
         return draw(good, task, plan.seed, state["round"])
+    profile = workspace.evaluation(state["current"].evaluation_key).profile
+    kernels = [share.kernel for share in profile.by_kernel] if profile else []
     if feedback.mode == "correction":
         assert latest is not None
-        return follow(good, task, latest.rewrite, latest.parameters)
-    return follow(good, task, feedback.method)
+        return follow(good, task, latest.rewrite, kernels, latest.parameters)
+    return follow(good, task, feedback.method, kernels)
 
 
 # By a model ----------------------------------------------------------------------------------

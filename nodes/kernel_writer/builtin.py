@@ -33,7 +33,7 @@ def rewrite(
     place: tuple[int, int, int],
     explore: bool,
 ) -> Written:
-    """Return the first rewrite of `parent` with parameters not in `tried`.
+    """Return the first rewrite of the chosen kernel with parameters not in `tried`.
 
     The settings come in the order worth trying. A rollout that explores (`explore`) takes another
     one first in half the draws: otherwise parameters would never be tuned.
@@ -44,10 +44,11 @@ def rewrite(
     if not found:
         return Written(source=None, parameters={}, note="no built-in rewrite: needs a model")
     note = "every parameter value was tried"
+    kernels = [choice.launch] if choice.launch else []
     for parameters in _order(choice.settings, seed, place, explore):
         if any(dict(earlier) == parameters for earlier in tried):
             continue
-        result = found[0].apply(parent, task, parameters)
+        result = found[0].apply(parent, task, parameters, kernels)
         if isinstance(result, Rewritten):
             return Written(source=result.source, parameters=parameters, note=result.note)
         note = result.reason

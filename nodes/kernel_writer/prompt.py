@@ -26,7 +26,7 @@ from ...tools.wording.experience import (
 from ...tools.workspace import Workspace
 from ..common.history.losers import lost_before
 from ..common.history.steps import path_to, visible_steps
-from ..common.outlook.policy_context import kernel_in_context
+from ..common.outlook.policy_context import aimed_at, kernel_in_context
 from ..common.prompts.render import conversation
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
@@ -130,8 +130,9 @@ def _experience(workspace: Workspace, state: State) -> Experience:
     choice, at, knowledge = state["choice"], state.get("knowledge_at"), workspace.knowledge
     context = kernel_in_context(
         workspace, state["plan"], state["summary"], state["parent"], state["place"],
-        targets={choice.technique: choice.launch} if choice.launch else None,
     )  # fmt: skip
+    if choice.launch:
+        context = aimed_at(context, {choice.technique: choice.launch})
     where = state["state_choice"].state if "state_choice" in state else knowledge.states(at)[0]
     (prospect,) = knowledge.beliefs(where, [choice.technique], context, at)
     return Experience(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...harness.records.tasks import Task
 from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.optimizations import Optimization
-from ...tools.rewriting.records import Inapplicable
+from ...tools.rewriting.records import Inapplicable, Kernels, Rewritten
 from ...tools.techniques.catalogue import rewrites
 from ...tools.techniques.macros import macro_rewrite
 from ..records.choices import Proposal
@@ -55,14 +55,13 @@ def propose(
     return tuple(sorted(proposals, key=lambda p: (-p.expected.score, p.technique)))
 
 
-def macro_reasons(
-    cards: Iterable[Optimization], source: str, task: Task
-) -> dict[str, str | None]:
-    """Return for each macro that built-in rewrites can write None where it applies, else why
-    not."""
-    found: dict[str, str | None] = {}
-    for card in cards:
-        if whole := macro_rewrite(card, rewrites()):
-            made = whole.apply(source, task)
-            found[card.technique] = made.reason if isinstance(made, Inapplicable) else None
-    return found
+def macro_rewrites(
+    cards: Iterable[Optimization], source: str, task: Task, kernels: Kernels
+) -> dict[str, Rewritten | Inapplicable]:
+    """Return what each macro that built-in rewrites can write makes of a source, or why nothing;
+    `kernels` as for `Rewrite.apply`."""
+    return {
+        card.technique: whole.apply(source, task, kernels=kernels)
+        for card in cards
+        if (whole := macro_rewrite(card, rewrites()))
+    }

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
-from ...harness.records.evaluations import Evaluation
 from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
@@ -24,7 +23,7 @@ from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.history.steps import Place, path_to, visible_steps
 from ..common.outlook.facts_at_hand import facts_at_hand
-from ..common.outlook.policy_context import kernel_in_context, policy_context
+from ..common.outlook.policy_context import aimed_at, kernel_in_context, policy_context
 from ..common.prompts.render import Besides
 from ..common.workspaces import workspace_of
 from ..records.choices import Proposal
@@ -33,7 +32,7 @@ from ..records.observations import Observation, StateChoice
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
 from ..records.together import AnsweredTogether
-from .builtin import macro_reasons, propose
+from .builtin import macro_rewrites, propose
 from .kept import FEWEST, by_models, of_earlier_rollouts, still_on, together
 from .prompt import proposals_of, proposals_on, proposer_messages
 from .reply import Proposals
@@ -136,8 +135,10 @@ def table_of(state: Reads) -> Table:
         at, where = state["knowledge_at"], state["state_choice"].state
         withheld = withheld_here(workspace, state, steps)
         tried = (*techniques_tried(steps, state), *withheld)
-        made = first_rewrites(source, task)
         evaluation = workspace.evaluation(current.evaluation_key)
+        assert evaluation.profile is not None
+        kernels = [share.kernel for share in evaluation.profile.by_kernel]
+        made = first_rewrites(source, task, kernels)
         by_model = plan.models.model_of("kernel_writer") != BUILTIN
         fit = Fitness({}, {})
         if by_model:
@@ -145,15 +146,16 @@ def table_of(state: Reads) -> Table:
             fit = fitness(techniques(), kernel_at_hand(task, source, evaluation, path))
         context = kernel_in_context(
             workspace, plan, state["summary"], current, _place(state), tried=tried,
-            targets=_targets(made, source, evaluation), able=fit.kernels,
+            able=fit.kernels,
         )  # fmt: skip
+        knowledge = workspace.knowledge
+        offered = knowledge.offered(where, context, at)
+        made |= macro_rewrites(offered, source, task, kernels)
+        context = aimed_at(context, _targets(made, source, kernels))
         reasons = {
             technique: found.reason if isinstance(found, Inapplicable) else None
             for technique, found in made.items()
         }
-        knowledge = workspace.knowledge
-        offered = knowledge.offered(where, context, at)
-        reasons |= macro_reasons(offered, source, task)
         by_rewrite = {technique for technique, why in reasons.items() if why is None}
         # What no rewrite can do to this source only a model could write: nothing is asked of it.
         known = knowledge.candidates(where, context, at, None if by_model else by_rewrite)
@@ -206,11 +208,9 @@ def withheld_here(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> 
 
 
 def _targets(
-    made: Mapping[str, Rewritten | Inapplicable], source: str, evaluation: Evaluation
+    made: Mapping[str, Rewritten | Inapplicable], source: str, kernels: Sequence[str]
 ) -> dict[str, str]:
-    """Return the kernel of the program that each rewrite changes."""
-    assert evaluation.profile is not None
-    kernels = [share.kernel for share in evaluation.profile.by_kernel]
+    """Return which of a program's kernels, the costliest first, each rewrite changes."""
     return {
         technique: target_of(found, source, kernels)
         for technique, found in made.items()

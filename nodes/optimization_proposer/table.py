@@ -16,6 +16,7 @@ from ...memory.records.policy import PolicyContext
 from ...memory.records.states import PerformanceState
 from ...tools.techniques.conditions import APPLIED_GAIN, AtHand
 from ..common.outlook.learned_notes import LEARNED
+from ..common.outlook.policy_context import aimed_at
 from ..common.outlook.untried import NEW_STRENGTH
 from ..records.kernels import TechniqueStep
 
@@ -103,9 +104,7 @@ class Table(NamedTuple):
         if self.context.kernel is None:
             return self.context
         rewritten = self.context.kernel.targets if self.by_rewrite else {}
-        targets = {**self.context.kernel.targets, **launches, **rewritten}
-        kernel = self.context.kernel.model_copy(update={"targets": targets})
-        return self.context.model_copy(update={"kernel": kernel})
+        return aimed_at(self.context, {**launches, **rewritten})
 
     def refusal(self, technique: str) -> str | None:
         """Return why a technique may not be proposed; None where it may."""

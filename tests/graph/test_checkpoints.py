@@ -38,7 +38,7 @@ EARLIER = Path(__file__).parents[1] / "data/checkpoints/before_references.json"
 class Again(graph_support.TextRewrite):
     """Applies however often it was applied."""
 
-    def apply(self, source: str, task: Any, parameters: Any) -> Any:
+    def apply(self, source: str, task: Any, parameters: Any = None, kernels: Any = ()) -> Any:
         told = source.replace(f"did: {self.technique}\n", "did it before\n")
         return super().apply(told, task, parameters)
 

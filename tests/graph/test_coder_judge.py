@@ -194,7 +194,9 @@ def test_the_built_in_coder_mends_by_another_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Choosy(TextRewrite):
-        def apply(self, source: str, task: Any, parameters: Any) -> Any:
+        def apply(
+            self, source: str, task: Any, parameters: Any = None, kernels: Any = ()
+        ) -> Any:
             made = super().apply(source, task, parameters)
             if parameters.get("block") == 256 and hasattr(made, "source"):
                 return made.model_copy(update={"source": made.source + "outcome: race\n"})

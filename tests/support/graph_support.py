@@ -44,13 +44,16 @@ class TextRewrite:
     outcome: str = "passed"
     parameters: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def apply(self, source: str, task: Task, parameters: Any) -> Rewritten | Inapplicable:
+    def apply(
+        self, source: str, task: Task, parameters: Any = None, kernels: Any = ()
+    ) -> Rewritten | Inapplicable:
         if f"did: {self.technique}\n" in source:
             return Inapplicable(reason="done already")
         scaled = re.sub(
             r"us: ([\d.]+)", lambda found: f"us: {float(found[1]) * self.factor:.6f}", source
         )
-        lines = [f"did: {self.technique}\n", *(f"{k}={v}\n" for k, v in sorted(parameters.items()))]
+        values = sorted((parameters or {}).items())
+        lines = [f"did: {self.technique}\n", *(f"{k}={v}\n" for k, v in values)]
         if self.outcome != "passed":
             lines.append(f"outcome: {self.outcome}\n")
         return Rewritten(source=scaled + "".join(lines), note="as told")
@@ -185,7 +188,9 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     async def no_other_shapes(*_: Any, **__: Any) -> tuple[Task, ...]:
         return ()
 
-    def first_rewrites(source: str, task: Task) -> dict[str, Rewritten | Inapplicable]:
+    def first_rewrites(
+        source: str, task: Task, kernels: Any = ()
+    ) -> dict[str, Rewritten | Inapplicable]:
         return {rewrite.technique: rewrite.apply(source, task, {}) for rewrite in rewrites}
 
     def applicable(source: str, task: Task) -> dict[str, str | None]:

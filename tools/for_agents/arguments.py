@@ -96,6 +96,8 @@ class Application(Arguments):
     source: Source
     parameters: Annotated[dict[str, int], BeforeValidator(_numbers)] = Field(default_factory=dict)
     """Values by name, of those that describe_technique lists; those left out have the first."""
+    kernel: str = ""
+    """Of a file with several, the one to change; without, the first that can be."""
 
 
 def complaint(tool: str, arguments: type[Arguments]) -> Callable[[Any], str]:

@@ -10,11 +10,12 @@ from ...harness.records.builds import Diagnostic
 from ...harness.records.evaluations import Evaluation, StageResult
 from ...harness.records.outcomes import Outcome
 from ...harness.task.contract import signature
-from ...harness.vetting.symbols import readable
+from ...harness.vetting.symbols import bare_name, readable
 from ..evaluation.file import NO_KERNEL
 from ..models.code_reply import fenced
 from ..models.reply_forms import MalformedReply
 from ..rewriting.records import Inapplicable
+from ..rewriting.target import kernel_texts
 from ..techniques.catalogue import techniques
 from ..wording.device import device_text
 from ..wording.failures import failure_text, finding_text
@@ -87,8 +88,9 @@ async def profile_kernel(desk: Desk, source: str) -> str:
 
 
 async def apply_technique(
-    desk: Desk, technique: str, source: str, parameters: dict[str, int] | None = None
-) -> str:
+    desk: Desk, technique: str, source: str, parameters: dict[str, int] | None = None,
+    kernel: str = "",
+) -> str:  # fmt: skip
     """Have a technique's built-in rewrite change a CUDA file; gives the new file, not measured."""
     name = await asyncio.to_thread(technique_named, desk, technique)
     known = techniques().get(name)
@@ -96,12 +98,15 @@ async def apply_technique(
         raise MalformedReply(
             f"{name} has no built-in rewrite: write it yourself; describe_technique says how"
         )
-    kernel = await asyncio.to_thread(desk.kernel, source)
+    file = await asyncio.to_thread(desk.kernel, source)
+    if kernel and bare_name(kernel) not in (texts := kernel_texts(file.source)):
+        return short(f"{file.id} has no kernel {kernel} that rewrites read; it has: "
+                     f"{', '.join(texts) or 'none'}.")  # fmt: skip
     outcome = await asyncio.to_thread(
-        known.rewrite.apply, kernel.source, desk.task, parameters or {}
+        known.rewrite.apply, file.source, desk.task, parameters or {}, [kernel] if kernel else []
     )
     if isinstance(outcome, Inapplicable):
-        return short(f"{name} cannot be applied to {kernel.id}: {outcome.reason}.")
+        return short(f"{name} cannot be applied to {file.id}: {outcome.reason}.")
     made = await asyncio.to_thread(desk.keep, outcome.source)
     return f"{made.id}: {outcome.note}. Not checked yet: run_kernel.\n{fenced(made.source)}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ...harness.records.record import Record
 from ...harness.records.tasks import Task
@@ -23,8 +23,11 @@ class Inapplicable(Record):
 
 
 Parameters = Mapping[str, int]
+Kernels = Sequence[str]
+"""The kernels that may be changed, the first that can be is; none named: all, as they stand."""
 Outcome = Rewritten | Inapplicable
-Apply = Callable[[str, Task, Parameters], Outcome]
+Apply = Callable[[str, Task, Parameters, Kernels], Outcome]
+"""Those that do the same to every kernel change all, whichever are named."""
 
 
 class NotRecognised(Exception):

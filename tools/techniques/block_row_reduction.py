@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...harness.records.tasks import Task
-from ..rewriting.kernels.row_kernel import row_kernels, with_mapping
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.kernels.row_kernel import RowKernel, row_kernels, with_mapping
+from ..rewriting.records import Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from .conditions import AtHand, computes, first_of, no_rows, rows_shared
 from .operators import PRODUCTS, ROWS
 from .technique import Technique
@@ -42,9 +43,11 @@ def _block_rows(at_hand: AtHand) -> str | None:
     return rows_shared(at_hand) if meets else None
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    for found in row_kernels(source, task):
-        if found.body.mapping != "block":
-            text = with_mapping(found, "block")
-            return Rewritten(source=text, note=f"{found.kernel.name}: one block a row")
-    return Inapplicable(reason="a block works on each row already")
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
+    def change(found: RowKernel) -> Rewritten:
+        if found.body.mapping == "block":
+            raise NotRecognised("a block works on each row already")
+        text = with_mapping(found, "block")
+        return Rewritten(source=text, note=f"{found.kernel.name}: one block a row")
+
+    return first_changed(row_kernels(source, task, kernels), change)

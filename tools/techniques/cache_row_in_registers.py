@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
-from ..rewriting.kernels.row_kernel import row_kernels, written
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.kernels.row_kernel import RowKernel, row_kernels, written
+from ..rewriting.records import Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from .conditions import computes, read_once
 from .operators import ROWS
 from .technique import Technique
@@ -44,14 +45,13 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    reason = "the row is kept in registers already"
-    for found in row_kernels(source, task):
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
+    def change(found: RowKernel) -> Rewritten:
         if found.body.cached:
-            continue
+            raise NotRecognised("the row is kept in registers already")
         if found.body.mapping == "thread":
-            reason = "one thread cannot keep a whole row: share the row first"
-            continue
+            raise NotRecognised("one thread cannot keep a whole row: share the row first")
         text = written(found, replace(found.body, cached=True))
         return Rewritten(source=text, note=f"{found.kernel.name}: the row is read once")
-    return Inapplicable(reason=reason)
+
+    return first_changed(row_kernels(source, task, kernels), change)

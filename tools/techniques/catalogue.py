@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
@@ -14,7 +15,7 @@ from ...harness.errors import UserError
 from ...harness.records.tasks import Task
 from ...memory.knowledge.seed import Seed, load_seed
 from ...memory.knowledge.states.conditions import KernelFacts, unmet
-from ..rewriting.records import Inapplicable, Rewritten
+from ..rewriting.records import Apply, Inapplicable, Kernels, Rewritten
 from ..rewriting.rewrite import Rewrite
 from .conditions import OTHER_TASK, AtHand
 from .technique import Technique
@@ -70,13 +71,15 @@ def applicable(source: str, task: Task) -> dict[str, str | None]:
     }
 
 
-def first_rewrites(source: str, task: Task) -> dict[str, Rewritten | Inapplicable]:
+def first_rewrites(
+    source: str, task: Task, kernels: Kernels = ()
+) -> dict[str, Rewritten | Inapplicable]:
     """Return what each built-in rewrite makes of a source with the first values that apply, or why
-    none does."""
+    none does; `kernels` as for `Rewrite.apply`."""
     found: dict[str, Rewritten | Inapplicable] = {}
     for rewrite in rewrites():
         for choice in _choices(rewrite):
-            made = rewrite.apply(source, task, choice)
+            made = rewrite.apply(source, task, choice, kernels)
             if isinstance(made, Rewritten):
                 found[rewrite.technique] = made
                 break
@@ -133,6 +136,14 @@ def _unfit(name: str, at_hand: AtHand, facts: KernelFacts) -> str | None:
     return technique.unfit(at_hand) if technique.unfit else None
 
 
+def _takes_four(change: Apply) -> bool:
+    try:
+        inspect.signature(change).bind(*range(4))
+    except TypeError:
+        return False
+    return True
+
+
 def _choices(rewrite: Rewrite) -> list[dict[str, int]]:
     """Return one choice for each value of each parameter, the others at their first."""
     if not rewrite.parameters:
@@ -157,4 +168,6 @@ def _of_packages() -> Iterator[tuple[str, Technique]]:
             raise UserError(f"{origin} cannot be loaded: {error!r}; mend or remove it") from error
         if not isinstance(technique, Technique):
             raise UserError(f"{origin} gives no Technique but {type(technique).__name__}")
+        if technique.change and not _takes_four(technique.change):
+            raise UserError(f"{origin}: its rewrite takes (source, task, parameters, kernels)")
         yield origin, technique

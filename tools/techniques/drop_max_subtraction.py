@@ -6,10 +6,11 @@ import re
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
-from ..rewriting.kernels.row_kernel import row_kernels, written
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.kernels.row_kernel import RowKernel, row_kernels, written
 from ..rewriting.kernels.row_reader import RowBody
 from ..rewriting.kernels.row_steps import Loop, Plain, Step
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.records import Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from ..rewriting.source.syntax import uses
 from .conditions import computes
 from .operators import ATTENTION, ROWS, SOFTMAXES
@@ -44,14 +45,15 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    reason = "no row kernel subtracts its maximum inside an exponential"
-    for found in row_kernels(source, task):
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
+    def change(found: RowKernel) -> Rewritten:
         body = _without_maximum(found.body)
-        if body is not None:
-            text = written(found, body)
-            return Rewritten(source=text, note=f"{found.kernel.name}: no pass for the maximum")
-    return Inapplicable(reason=reason)
+        if body is None:
+            raise NotRecognised("no row kernel subtracts its maximum inside an exponential")
+        text = written(found, body)
+        return Rewritten(source=text, note=f"{found.kernel.name}: no pass for the maximum")
+
+    return first_changed(row_kernels(source, task, kernels), change)
 
 
 def _without_maximum(body: RowBody) -> RowBody | None:

@@ -8,7 +8,7 @@ from tree_sitter import Node
 
 from ...harness.records.tasks import Task
 from ..rewriting.kernels.helpers import anchor
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.records import Inapplicable, Kernels, Outcome, Parameters, Rewritten
 from ..rewriting.source.syntax import (
     Kernel,
     Source,
@@ -78,7 +78,7 @@ def _no_slow_functions(at_hand: AtHand) -> str | None:
     return None if found or _DIVIDES.search(at_hand.source) else "it calls no slow function"
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, _: Kernels) -> Outcome:
     parsed = Source(source)
     changed: dict[str, None] = {}
     for kernel in parsed.kernels():

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
-from ..rewriting.kernels.element_kernel import element_kernels, written
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.element_kernel import ElementKernel, element_kernels, written
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.records import Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from .conditions import AtHand
 from .technique import Technique
 
@@ -55,9 +56,11 @@ def _launch_hidden(at_hand: AtHand) -> str | None:
     return "the rate of blocks is no limit"
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    for found in element_kernels(source, task):
-        if not found.body.stride:
-            text = written(found, replace(found.body, stride=True, items=1))
-            return Rewritten(source=text, note=f"{found.kernel.name}: threads stride over the grid")
-    return Inapplicable(reason="threads stride over the grid already")
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
+    def change(found: ElementKernel) -> Rewritten:
+        if found.body.stride:
+            raise NotRecognised("threads stride over the grid already")
+        text = written(found, replace(found.body, stride=True, items=1))
+        return Rewritten(source=text, note=f"{found.kernel.name}: threads stride over the grid")
+
+    return first_changed(element_kernels(source, task, kernels), change)

@@ -6,12 +6,21 @@ from collections.abc import Iterable
 
 from ...harness.records.tasks import Task
 from ...memory.records.optimizations import Optimization
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.records import (
+    Inapplicable,
+    Kernels,
+    NotRecognised,
+    Outcome,
+    Parameters,
+    Rewritten,
+)
 from ..rewriting.rewrite import Rewrite
+from ..rewriting.source.syntax import Kernel, Source
 
 
 def macro_rewrite(card: Optimization, among: Iterable[Rewrite]) -> Rewrite | None:
-    """Return a macro as one rewrite, each step with the values that it is listed with.
+    """Return a macro as one rewrite: all steps on one kernel, with the values that are listed.
 
     None where a step has no built-in rewrite, or the card is no macro.
     """
@@ -19,15 +28,18 @@ def macro_rewrite(card: Optimization, among: Iterable[Rewrite]) -> Rewrite | Non
     if not card.steps or any(step.technique not in known for step in card.steps):
         return None
 
-    def change(source: str, task: Task, _: Parameters) -> Outcome:
-        notes = []
-        for step in card.steps:
-            made = known[step.technique].apply(source, task, step.parameters)
-            if isinstance(made, Inapplicable):
-                return Inapplicable(reason=f"{step.technique}: {made.reason}")
-            source = made.source
-            notes.append(made.note)
-        return Rewritten(source=source, note="; ".join(notes))
+    def change(source: str, task: Task, _: Parameters, kernels: Kernels) -> Outcome:
+        def all_steps(kernel: Kernel) -> Rewritten:
+            text, notes = source, []
+            for step in card.steps:
+                made = known[step.technique].apply(text, task, step.parameters, [kernel.name])
+                if isinstance(made, Inapplicable):
+                    raise NotRecognised(f"{step.technique}: {made.reason}")
+                text = made.source
+                notes.append(made.note)
+            return Rewritten(source=text, note="; ".join(notes))
+
+        return first_changed(Source(source).kernels(kernels), all_steps)
 
     return Rewrite(card.technique, change)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...harness.records.tasks import Task
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.records import Inapplicable, Kernels, Outcome, Parameters, Rewritten
 from ..rewriting.source.constants import Constants
 from ..rewriting.source.syntax import Source, descendants, text_of
 from .conditions import no_conflicts
@@ -41,7 +41,7 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, _: Kernels) -> Outcome:
     parsed = Source(source)
     constants = Constants(parsed, task)
     padded = []

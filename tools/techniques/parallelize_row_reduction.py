@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...harness.records.tasks import Task
-from ..rewriting.kernels.row_kernel import row_kernels, with_mapping
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.kernels.row_kernel import RowKernel, row_kernels, with_mapping
+from ..rewriting.records import Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from .conditions import computes, first_of, no_rows, rows_shared
 from .operators import PRODUCTS, ROWS
 from .technique import Technique
@@ -45,9 +46,11 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    for found in row_kernels(source, task):
-        if found.body.mapping == "thread":
-            text = with_mapping(found, "warp")
-            return Rewritten(source=text, note=f"{found.kernel.name}: one warp a row")
-    return Inapplicable(reason="rows are shared by more than one thread already")
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
+    def change(found: RowKernel) -> Rewritten:
+        if found.body.mapping != "thread":
+            raise NotRecognised("rows are shared by more than one thread already")
+        text = with_mapping(found, "warp")
+        return Rewritten(source=text, note=f"{found.kernel.name}: one warp a row")
+
+    return first_changed(row_kernels(source, task, kernels), change)

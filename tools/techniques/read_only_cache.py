@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...harness.records.tasks import Task
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.records import Inapplicable, Kernels, Outcome, Parameters, Rewritten
 from ..rewriting.source.syntax import Source, descendants, text_of
 from .conditions import AtHand
 from .technique import Technique
@@ -42,7 +42,7 @@ def _restricted(at_hand: AtHand) -> str | None:
     return "pointers are __restrict__ already" if known else None
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, _: Kernels) -> Outcome:
     parsed = Source(source)
     changed = []
     for kernel in parsed.kernels():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...harness.records.tasks import Task
-from ..rewriting.kernels.sum_kernel import sum_kernels
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.kernels.sum_kernel import SumKernel, sum_kernels
 from ..rewriting.kernels.sum_writer import written
-from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
+from ..rewriting.records import Kernels, Outcome, Parameters, Rewritten
 from .conditions import at_least, computes
 from .operators import CONVOLUTIONS
 from .technique import Technique
@@ -48,15 +49,12 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
     pixels, channels = parameters["pixels"], parameters["channels"]
-    reason = ""
-    for found in sum_kernels(source, task):
-        try:
-            text = written(found, pixels, channels)
-        except NotRecognised as why:
-            reason = f"{found.kernel.name}: {why}"
-            continue
+
+    def change(found: SumKernel) -> Rewritten:
+        text = written(found, pixels, channels)
         note = f"{found.kernel.name}: {pixels} x {channels} results a thread"
         return Rewritten(source=text, note=note)
-    return Inapplicable(reason=reason)
+
+    return first_changed(sum_kernels(source, task, kernels), change)

@@ -10,7 +10,8 @@ from ..rewriting.kernels.product_kernel import (
     product_kernels,
 )
 from ..rewriting.kernels.product_writer import replace_kernel, set_plane, tile_constant
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.records import Inapplicable, Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from ..rewriting.source.syntax import indented
 from .conditions import computes
 from .operators import WITH_PRODUCTS
@@ -53,18 +54,20 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
     tile, square = parameters["tile"], parameters["thread_tile"]
     threads = (tile // square) ** 2
     if not 32 <= threads <= 1024:
         return Inapplicable(reason=f"a block would have {threads} threads")
-    for found in product_kernels(source, task):
+
+    def change(found: ProductKernel) -> Rewritten:
         if (found.body.tile, found.body.square) == (tile, square):
-            continue
+            raise NotRecognised(f"threads compute squares of {square} in tiles of {tile} already")
         text = _write(found, tile, square)
         note = f"{found.kernel.name}: {square} x {square} results a thread"
         return Rewritten(source=text, note=note)
-    return Inapplicable(reason=f"threads compute squares of {square} in tiles of {tile} already")
+
+    return first_changed(product_kernels(source, task, kernels), change)
 
 
 def _write(found: ProductKernel, size: int, square_size: int) -> str:

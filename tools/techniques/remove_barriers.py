@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...harness.records.tasks import Task
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.records import Inapplicable, Kernels, Outcome, Parameters, Rewritten
 from ..rewriting.source.syntax import Source, descendants, text_of
 from .conditions import AtHand
 from .technique import Technique
@@ -42,7 +42,7 @@ def _no_barriers(at_hand: AtHand) -> str | None:
     return None if waits else "the file has no barriers"
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, _: Kernels) -> Outcome:
     parsed = Source(source)
     barriers = [
         node for node in descendants(parsed.root, "expression_statement")

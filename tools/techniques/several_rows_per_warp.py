@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...harness.records.tasks import Task
-from ..rewriting.kernels.row_kernel import known_columns, row_kernels, with_mapping
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.kernels.row_kernel import RowKernel, known_columns, row_kernels, with_mapping
+from ..rewriting.records import Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from .conditions import at_most, computes
 from .operators import ROWS
 from .technique import Technique
@@ -42,16 +43,16 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
     lanes = parameters["lanes"]
-    reason = f"{lanes} lanes share a row already"
-    for found in row_kernels(source, task):
+
+    def change(found: RowKernel) -> Rewritten:
         if (found.body.mapping, found.body.lanes) == ("warp", lanes):
-            continue
+            raise NotRecognised(f"{lanes} lanes share a row already")
         pair = found.constants.pair(known_columns(found))
         if pair is None or pair.full > MOST * lanes:
-            reason = f"rows are too long for {lanes} lanes"
-            continue
+            raise NotRecognised(f"rows are too long for {lanes} lanes")
         text = with_mapping(found, "warp", lanes)
         return Rewritten(source=text, note=f"{found.kernel.name}: {lanes} lanes a row")
-    return Inapplicable(reason=reason)
+
+    return first_changed(row_kernels(source, task, kernels), change)

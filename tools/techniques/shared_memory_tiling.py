@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...harness.records.tasks import Task
 from ..rewriting.kernels.product_kernel import ProductKernel, is_contiguous, product_kernels
 from ..rewriting.kernels.product_writer import replace_kernel, set_plane, tile_constant
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.records import Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from ..rewriting.source.syntax import indented, renamed
 from .conditions import computes
 from .operators import WITH_PRODUCTS
@@ -42,15 +43,18 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
     tile = parameters["tile"]
-    for found in product_kernels(source, task):
+
+    def change(found: ProductKernel) -> Rewritten:
         if found.body.square > 1:
-            return Inapplicable(reason="each thread computes a square of results already")
-        if found.body.tile != tile:
-            text = _write(found, tile)
-            return Rewritten(source=text, note=f"{found.kernel.name}: tiles of {tile} x {tile}")
-    return Inapplicable(reason=f"the product is tiled by {tile} already")
+            raise NotRecognised("each thread computes a square of results already")
+        if found.body.tile == tile:
+            raise NotRecognised(f"the product is tiled by {tile} already")
+        text = _write(found, tile)
+        return Rewritten(source=text, note=f"{found.kernel.name}: tiles of {tile} x {tile}")
+
+    return first_changed(product_kernels(source, task, kernels), change)
 
 
 def _write(found: ProductKernel, size: int) -> str:

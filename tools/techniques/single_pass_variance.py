@@ -10,10 +10,11 @@ import re
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
-from ..rewriting.kernels.row_kernel import row_kernels, written
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.kernels.row_kernel import RowKernel, row_kernels, written
 from ..rewriting.kernels.row_reader import RowBody
 from ..rewriting.kernels.row_steps import Loop, Plain, Step
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.records import Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from ..rewriting.source.syntax import renamed, squeezed, uses
 from .conditions import computes
 from .operators import NORMS, VARIANCES
@@ -56,13 +57,15 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    for found in row_kernels(source, task):
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
+    def change(found: RowKernel) -> Rewritten:
         body = _single_pass(found.body)
-        if body is not None:
-            text = written(found, body)
-            return Rewritten(source=text, note=f"{found.kernel.name}: one pass for the variance")
-    return Inapplicable(reason="no row kernel sums squared differences from its mean")
+        if body is None:
+            raise NotRecognised("no row kernel sums squared differences from its mean")
+        text = written(found, body)
+        return Rewritten(source=text, note=f"{found.kernel.name}: one pass for the variance")
+
+    return first_changed(row_kernels(source, task, kernels), change)
 
 
 def _single_pass(body: RowBody) -> RowBody | None:

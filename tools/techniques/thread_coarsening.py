@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
-from ..rewriting.kernels.element_kernel import element_kernels, written
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.element_kernel import ElementKernel, element_kernels, written
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.records import Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from .conditions import at_least
 from .technique import Technique
 
@@ -39,10 +40,15 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
     items = parameters["factor"]
-    for found in element_kernels(source, task):
-        if not found.body.stride and found.body.items != items:
-            text = written(found, replace(found.body, items=items))
-            return Rewritten(source=text, note=f"{found.kernel.name}: {items} a thread")
-    return Inapplicable(reason=f"a thread takes {items} elements already, or strides over the grid")
+
+    def change(found: ElementKernel) -> Rewritten:
+        if found.body.stride or found.body.items == items:
+            raise NotRecognised(
+                f"a thread takes {items} elements already, or strides over the grid"
+            )
+        text = written(found, replace(found.body, items=items))
+        return Rewritten(source=text, note=f"{found.kernel.name}: {items} a thread")
+
+    return first_changed(element_kernels(source, task, kernels), change)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from ...harness.records.tasks import Task
 from ..rewriting.kernels.packs import Element, elements
 from ..rewriting.kernels.plane import Plane, read_plane
-from ..rewriting.records import NotRecognised, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.recognised import first_changed, recognised
+from ..rewriting.records import Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from ..rewriting.source.constants import Constants
 from ..rewriting.source.launches import (
     BLOCK,
@@ -64,6 +65,9 @@ def technique() -> Technique:
 class _Turn:
     """The access that goes across the rows, and what to write for the two phases."""
 
+    source: Source
+    kernel: Kernel
+    launch: Launch
     plane: Plane
     lines: tuple[str, ...]
     element: Element
@@ -71,25 +75,17 @@ class _Turn:
     """Element type of the tile."""
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    reason = "the source has no kernel"
-    for name in [kernel.name for kernel in Source(source).kernels()]:
-        parsed = Source(source)
-        kernel = next(k for k in parsed.kernels() if k.name == name)
-        try:
-            if "__shared__" in text_of(kernel.node):
-                raise NotRecognised("the kernel uses shared memory already")
-            launch = parsed.launch_of(kernel)
-            turn = _read(kernel, launch, Constants(parsed, task))
-        except NotRecognised as why:
-            reason = str(why)
-            continue
-        text = _write(parsed, kernel, launch, turn)
-        return Rewritten(source=text, note=f"{name}: turns tiles of 32 x 32 in shared memory")
-    raise NotRecognised(f"no kernel transposes: {reason}")
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
+    def change(found: _Turn) -> Rewritten:
+        note = f"{found.kernel.name}: turns tiles of 32 x 32 in shared memory"
+        return Rewritten(source=_write(found), note=note)
+
+    return first_changed(recognised(source, task, _read, "no kernel transposes", kernels), change)
 
 
-def _read(kernel: Kernel, launch: Launch, constants: Constants) -> _Turn:
+def _read(source: Source, constants: Constants, kernel: Kernel, launch: Launch) -> _Turn:
+    if "__shared__" in text_of(kernel.node):
+        raise NotRecognised("the kernel uses shared memory already")
     plane = read_plane(kernel, launch, constants)
     lines = tuple(s.text for s in plane.rest)
     text = "\n".join(lines)
@@ -109,7 +105,7 @@ def _read(kernel: Kernel, launch: Launch, constants: Constants) -> _Turn:
         raise NotRecognised(f"the type of {element.array} is not known")
     if element.stored:
         _assignment(lines[-1])
-    return _Turn(plane, lines, element, kind)
+    return _Turn(source, kernel, launch, plane, lines, element, kind)
 
 
 def _assignment(line: str) -> tuple[str, str]:
@@ -121,8 +117,8 @@ def _assignment(line: str) -> tuple[str, str]:
     return text_of(left), text_of(right)
 
 
-def _write(source: Source, kernel: Kernel, launch: Launch, turn: _Turn) -> str:
-    plane = turn.plane
+def _write(turn: _Turn) -> str:
+    source, kernel, launch, plane = turn.source, turn.kernel, turn.launch, turn.plane
     tile = fresh_constant(source, "TILE")
     steps = fresh_constant(source, "TILE_ROWS")
     inside = f"{plane.row} < {_side(plane.rows)} && {plane.column} < {_side(plane.columns)}"

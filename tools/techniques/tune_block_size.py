@@ -15,7 +15,7 @@ from ..rewriting.kernels.element_kernel import written as element_written
 from ..rewriting.kernels.plane import read_plane
 from ..rewriting.kernels.row_kernel import row_kernels
 from ..rewriting.kernels.row_kernel import written as row_written
-from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
+from ..rewriting.records import Inapplicable, Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from ..rewriting.source.constants import Constants
 from ..rewriting.source.launches import (
     BLOCK,
@@ -69,7 +69,7 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, _: Kernels) -> Outcome:
     size = parameters["block_size"]
     plain = Source(source)
     kernels = [kernel.name for kernel in plain.kernels()]
@@ -111,14 +111,14 @@ def _name_block(source: Source, task: Task, name: str) -> None:
 
 
 def _elements_launched_anew(source: Source, task: Task, name: str) -> None:
-    element = element_kernels(source.text, task, name, source)[0]
+    element = element_kernels(source.text, task, [name], source)[0]
     if uses(components(element.launch, GRID)[0], element.block):
         raise NotRecognised("the grid follows already")
     element_written(element, element.body)
 
 
 def _rows_launched_anew(source: Source, task: Task, name: str) -> None:
-    row = row_kernels(source.text, task, name, source)[0]
+    row = row_kernels(source.text, task, [name], source)[0]
     body = row.body
     if body.mapping == "block":
         row_written(row, body)

@@ -7,7 +7,7 @@ import re
 from tree_sitter import Node
 
 from ...harness.records.tasks import Task
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.records import Inapplicable, Kernels, Outcome, Parameters, Rewritten
 from ..rewriting.source.loops import counting_loop
 from ..rewriting.source.syntax import Source, descendants, text_of
 from .conditions import NO_LOOP
@@ -45,7 +45,7 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+def _apply(source: str, task: Task, parameters: Parameters, _: Kernels) -> Outcome:
     factor = parameters["factor"]
     parsed = Source(source)
     changed = []

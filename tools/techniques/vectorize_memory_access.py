@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...harness.records.tasks import Task
-from ..rewriting.kernels import element_kernel, row_kernel
-from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
+from ..rewriting.kernels.element_kernel import ElementKernel, element_kernels, known_count
+from ..rewriting.kernels.element_kernel import written as element_written
+from ..rewriting.kernels.recognised import first_changed
+from ..rewriting.kernels.row_kernel import RowKernel, known_columns, row_kernels
+from ..rewriting.kernels.row_kernel import written as row_written
+from ..rewriting.records import Inapplicable, Kernels, NotRecognised, Outcome, Parameters, Rewritten
 from ..rewriting.source.launches import argument_of
-from ..rewriting.source.syntax import Kernel, Launch
+from ..rewriting.source.syntax import Kernel, Launch, Source
 from .conditions import at_least
 from .technique import Technique
 
@@ -49,46 +53,39 @@ def technique() -> Technique:
     )
 
 
-def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    width = parameters["width"]
+def _apply(source: str, task: Task, parameters: Parameters, kernels: Kernels) -> Outcome:
+    found: list[ElementKernel | RowKernel] = []
     reasons = []
-    for family in (_elements, _rows):
+    for read in (element_kernels, row_kernels):
         try:
-            return family(source, task, width)
+            found += read(source, task, kernels)
         except NotRecognised as reason:
             reasons.append(str(reason))
-    return Inapplicable(reason="; ".join(reasons))
+    if not found:
+        return Inapplicable(reason="; ".join(reasons))
+    order = [kernel.name for kernel in Source(source).kernels(kernels)]
+    found.sort(key=lambda each: order.index(each.kernel.name))
+    return first_changed(found, lambda each: _widened(each, parameters["width"]))
 
 
-def _elements(source: str, task: Task, width: int) -> Outcome:
-    for found in element_kernel.element_kernels(source, task):
-        if found.body.width == width:
-            continue
-        pair = found.constants.pair(element_kernel.known_count(found))
-        if pair is None:
-            raise NotRecognised("the number of elements is not a constant of the task")
-        if pair.full % 2:
-            raise NotRecognised("the number of elements is odd")
-        _require_whole_tensors(found.kernel, found.launch)
-        body = replace(found.body, width=width)
-        text = element_kernel.written(found, body)
-        return Rewritten(source=text, note=f"{found.kernel.name}: accesses of {width} elements")
-    raise NotRecognised(f"accesses are {width} elements wide already")
-
-
-def _rows(source: str, task: Task, width: int) -> Outcome:
-    for found in row_kernel.row_kernels(source, task):
-        if found.body.width == width:
-            continue
-        pair = found.constants.pair(row_kernel.known_columns(found))
-        if pair is None:
-            raise NotRecognised("the number of columns is not a constant of the task")
-        if pair.full % 2:
-            raise NotRecognised("the number of columns is odd")
-        _require_whole_tensors(found.kernel, found.launch)
-        text = row_kernel.written(found, replace(found.body, width=width))
-        return Rewritten(source=text, note=f"{found.kernel.name}: accesses of {width} elements")
-    raise NotRecognised(f"accesses are {width} elements wide already")
+def _widened(found: ElementKernel | RowKernel, width: int) -> Rewritten:
+    if found.body.width == width:
+        raise NotRecognised(f"accesses are {width} elements wide already")
+    if isinstance(found, RowKernel):
+        what, length = "columns", known_columns(found)
+    else:
+        what, length = "elements", known_count(found)
+    pair = found.constants.pair(length)
+    if pair is None:
+        raise NotRecognised(f"the number of {what} is not a constant of the task")
+    if pair.full % 2:
+        raise NotRecognised(f"the number of {what} is odd")
+    _require_whole_tensors(found.kernel, found.launch)
+    if isinstance(found, RowKernel):
+        text = row_written(found, replace(found.body, width=width))
+    else:
+        text = element_written(found, replace(found.body, width=width))
+    return Rewritten(source=text, note=f"{found.kernel.name}: accesses of {width} elements")
 
 
 def _require_whole_tensors(kernel: Kernel, launch: Launch) -> None:

@@ -35,7 +35,6 @@ def kernel_in_context(
     place: Place,
     *,
     tried: tuple[str, ...] = (),
-    targets: Mapping[str, str] | None = None,
     able: Mapping[str, tuple[str, ...]] | None = None,
 ) -> PolicyContext:
     """Return the circumstances of one kernel at a place of the run.
@@ -47,8 +46,6 @@ def kernel_in_context(
         point: the kernel.
         place: iteration, rollout and step that ask: they know earlier iterations and their own.
         tried: techniques that are not to be offered.
-        targets: by technique, the kernel of the program that its rewrite changes, or that was named
-            for it.
         able: by technique, the kernels of the program that it has work in.
     """
     steps = visible_steps(workspace, place)
@@ -61,7 +58,6 @@ def kernel_in_context(
         microseconds=point.microseconds,
         bound_us=summary.bound_us,
         launches=launches_at_hand(profile),
-        targets=dict(targets or {}),
         able=dict(able or {}),
         applied=tuple((step.technique, step.launch, step.parameters) for step in way),
     )
@@ -74,6 +70,16 @@ def kernel_in_context(
             "own": tuple(step.evidence_id for step in own if step.evidence_id),
         }
     )
+
+
+def aimed_at(context: PolicyContext, targets: Mapping[str, str]) -> PolicyContext:
+    """Return the circumstances of a kernel where techniques are aimed at kernels of the program:
+    those that their rewrites change, or that were named for them."""
+    assert context.kernel is not None
+    kernel = context.kernel.model_copy(
+        update={"targets": {**context.kernel.targets, **targets}}
+    )
+    return context.model_copy(update={"kernel": kernel})
 
 
 def launches_at_hand(profile: Profile) -> tuple[LaunchAtHand, ...]:

@@ -168,11 +168,12 @@ def _of_rewrite(
     if rewrite is None:
         return
     parent = workspace.artifacts.get_text(tried.parent_sha256)
+    kernels = [tried.launch] if tried.launch else []
     settings = tuple(
         setting
         for setting in _around(tried.parameters, rewrite.parameters)
         if setting_name(setting) not in known
-        and isinstance(rewrite.apply(parent, task, setting), Rewritten)
+        and isinstance(rewrite.apply(parent, task, setting, kernels), Rewritten)
     )
     if settings:
         yield Sweep(tried, settings, "")

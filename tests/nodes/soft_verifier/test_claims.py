@@ -27,7 +27,9 @@ WRONG = "wrong at: 3"
 class Faulty(TextRewrite):
     """Makes a kernel that no case of the task's tells from right."""
 
-    def apply(self, source: str, task: Any, parameters: Any) -> Rewritten | Inapplicable:
+    def apply(
+        self, source: str, task: Any, parameters: Any = None, kernels: Any = ()
+    ) -> Rewritten | Inapplicable:
         done = super().apply(source, task, parameters)
         if isinstance(done, Inapplicable):
             return done

@@ -26,7 +26,8 @@ import kernelblaster
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.memory.knowledge.seed import load_seed
-from kernelblaster.tools.rewriting.records import Rewritten
+from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten
+from kernelblaster.tools.rewriting.target import kernel_texts, target_of
 from kernelblaster.tools.techniques.catalogue import first_rewrites, knowledge_seed, techniques
 from kernelblaster.tools.workspace import open_knowledge
 
@@ -146,6 +147,7 @@ def test_an_installed_package_brings_a_technique(tmp_path: Path) -> None:
         ("say_hello:missing", FROM_ELSEWHERE, "cannot be loaded"),
         ("say_hello:technique", "raise RuntimeError('no licence')", "no licence"),
         ("say_hello:technique", "def technique(): return 'fast_math'", "gives no Technique"),
+        ("say_hello:technique", FROM_ELSEWHERE.replace(", kernels)", ")"), "takes .source, task"),
     ],
 )
 def test_a_package_that_brings_none_is_named(
@@ -197,3 +199,55 @@ def test_asking_about_many_kernels_grows_as_they_do(make: Callable[[], Task]) ->
     task = make()
     four, sixteen = (calls_for(copied(initial(task), number), task) for number in (4, 16))
     assert sixteen < 6 * four
+
+
+OF_EVERY_KERNEL = {
+    "fast_math", "pad_shared_memory", "read_only_cache", "remove_barriers", "tune_block_size",
+    "unroll_loop",
+}  # fmt: skip
+"""Techniques that do the same to all kernels of a program at once."""
+
+
+@pytest.mark.parametrize("make", [softmax_task, norm_task, product_task, gelu_task, transpose_task])
+def test_the_kernel_that_is_named_is_changed_and_no_other(make: Callable[[], Task]) -> None:
+    task = make()
+    source = copied(initial(task), 3)
+    before = kernel_texts(source)
+    names = sorted(before)
+    for technique, found in first_rewrites(source, task, [names[1], names[0]]).items():
+        if technique not in OF_EVERY_KERNEL and isinstance(found, Rewritten):
+            after = kernel_texts(found.source)
+            assert [each for each in names if after[each] != before[each]] == [names[1]], technique
+            assert target_of(found, source, names) == names[1]
+
+
+@pytest.mark.parametrize("make", [softmax_task, norm_task, product_task, gelu_task, transpose_task])
+def test_where_the_first_kernel_has_the_form_the_next_gets_it(make: Callable[[], Task]) -> None:
+    task = make()
+    source = copied(initial(task), 3)
+    names = sorted(kernel_texts(source))
+    for technique, found in first_rewrites(source, task, [names[2], names[1]]).items():
+        if technique not in OF_EVERY_KERNEL and isinstance(found, Rewritten):
+            again = first_rewrites(found.source, task, [names[2], names[1]])[technique]
+            if techniques()[technique].parameters:  # Another setting of the first is tried.
+                rewrite = techniques()[technique].rewrite
+                assert rewrite is not None
+                again = rewrite.apply(found.source, task, kernels=[names[2], names[1]])
+            assert isinstance(again, Rewritten), technique
+            assert target_of(again, found.source, names) == names[1], technique
+
+
+def test_a_kernel_that_cannot_be_changed_stands_in_nobodys_way() -> None:
+    task = product_task()
+    source = copied(initial(task), 2)
+    first, second = sorted(kernel_texts(source))
+    tiling, squares = (
+        techniques()[name].rewrite for name in ("shared_memory_tiling", "register_tiling")
+    )
+    assert tiling is not None and squares is not None
+    done = squares.apply(source, task, kernels=[first])
+    assert isinstance(done, Rewritten)
+    other = tiling.apply(done.source, task, kernels=[first, second])
+    assert isinstance(other, Rewritten) and other.note.startswith(f"{second}:")
+    alone = tiling.apply(done.source, task, kernels=[first])
+    assert isinstance(alone, Inapplicable) and "a square of results already" in alone.reason

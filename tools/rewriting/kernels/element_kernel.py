@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from ....harness.records.tasks import Task
-from ..records import NotRecognised
+from ..records import Kernels, NotRecognised
 from ..source.constants import Constants
 from ..source.launches import (
     GRID,
@@ -77,7 +77,7 @@ class ElementKernel:
 
 
 def element_kernels(
-    text: str, task: Task, only: str = "", shared: Source | None = None
+    text: str, task: Task, kernels: Kernels = (), shared: Source | None = None
 ) -> list[ElementKernel]:
     """Return the elementwise kernels of a source, each with edits to a source of its own or one.
 
@@ -85,7 +85,7 @@ def element_kernels(
         NotRecognised: there is none.
     """
     none = "no kernel computes one element a thread"
-    return recognised(text, task, _read_one, none, only, shared)
+    return recognised(text, task, _read_one, none, kernels, shared)
 
 
 def _read_one(

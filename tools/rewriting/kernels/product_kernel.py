@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tree_sitter import Node
 
 from ....harness.records.tasks import Task
-from ..records import NotRecognised
+from ..records import Kernels, NotRecognised
 from ..source.constants import Constants
 from ..source.launches import BLOCK, GRID, block_size, components
 from ..source.loops import CountingLoop, counting_loop, is_zero
@@ -73,13 +73,13 @@ class ProductKernel:
     body: ProductBody
 
 
-def product_kernels(text: str, task: Task) -> list[ProductKernel]:
+def product_kernels(text: str, task: Task, kernels: Kernels = ()) -> list[ProductKernel]:
     """Return the product kernels of a source, each with edits to a source of its own.
 
     Raises:
         NotRecognised: there is none.
     """
-    return recognised(text, task, _read_one, "no kernel is a plain matrix product")
+    return recognised(text, task, _read_one, "no kernel is a plain matrix product", kernels)
 
 
 def _read_one(

@@ -1,12 +1,12 @@
-"""Reads every kernel of a source as one kind, each with edits to a source of its own."""
+"""Reads the kernels of a source as one kind, each with its own edits, and changes the first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ....harness.records.tasks import Task
-from ..records import NotRecognised
+from ..records import Inapplicable, Kernels, NotRecognised, Outcome, Rewritten
 from ..source.constants import Constants
 from ..source.syntax import Kernel, Launch, Source
 
@@ -18,17 +18,17 @@ def recognised(
     task: Task,
     read: Callable[[Source, Constants, Kernel, Launch], Found],
     none: str,
-    only: str = "",
+    kernels: Kernels = (),
     shared: Source | None = None,
 ) -> list[Found]:
-    """Return the kernels of a source that are of a kind, in order.
+    """Return the kernels of a source that are of a kind, in its order or as they are named.
 
     Args:
         text: the source.
         task: gives its constants their values.
         read: reads one kernel with its launch, or raises NotRecognised.
         none: what is said where no kernel is of the kind.
-        only: the name of a kernel, where no other is asked for.
+        kernels: those that are asked for, by name.
         shared: the source with the edits so far, where edits of several kernels go together.
 
     Raises:
@@ -38,9 +38,7 @@ def recognised(
     found = []
     whole = shared or Source(text)
     constants = Constants(whole, task)
-    for name in [kernel.name for kernel in whole.kernels()]:
-        if only not in ("", name):
-            continue
+    for name in [kernel.name for kernel in whole.kernels(kernels)]:
         source = shared or Source(text)
         kernel = next(each for each in source.kernels() if each.name == name)
         try:
@@ -51,3 +49,17 @@ def recognised(
     if not found:
         raise NotRecognised(f"{none}: {reason}")
     return found
+
+
+def first_changed(found: Iterable[Found], change: Callable[[Found], Rewritten]) -> Outcome:
+    """Change the first kernel that can be; the reason is the first one's where none can.
+
+    `change` raises NotRecognised for a kernel that it leaves alone.
+    """
+    first = ""
+    for each in found:
+        try:
+            return change(each)
+        except NotRecognised as why:
+            first = first or str(why)
+    return Inapplicable(reason=first or "the source has no kernel")

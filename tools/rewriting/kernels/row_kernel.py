@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ....harness.records.tasks import Task
-from ..records import NotRecognised
+from ..records import Kernels, NotRecognised
 from ..source.constants import Constants
 from ..source.launches import (
     GRID,
@@ -54,14 +54,14 @@ class RowKernel:
 
 
 def row_kernels(
-    text: str, task: Task, only: str = "", shared: Source | None = None
+    text: str, task: Task, kernels: Kernels = (), shared: Source | None = None
 ) -> list[RowKernel]:
     """Return the row kernels of a source, each with edits to a source of its own or one.
 
     Raises:
         NotRecognised: there is none; the reason is that of the last kernel looked at.
     """
-    return recognised(text, task, _read_one, "no kernel works on rows", only, shared)
+    return recognised(text, task, _read_one, "no kernel works on rows", kernels, shared)
 
 
 def _read_one(

@@ -15,7 +15,7 @@ from typing import Literal
 from tree_sitter import Node
 
 from ....harness.records.tasks import Task
-from ..records import NotRecognised
+from ..records import Kernels, NotRecognised
 from ..source.constants import Constants
 from ..source.launches import block_name
 from ..source.loops import counting_loop, is_zero
@@ -95,13 +95,14 @@ class SumKernel:
         return size is None or size.full > 1
 
 
-def sum_kernels(text: str, task: Task) -> list[SumKernel]:
+def sum_kernels(text: str, task: Task, kernels: Kernels = ()) -> list[SumKernel]:
     """Return the kernels that add products, a result a thread, each with a source of its own.
 
     Raises:
         NotRecognised: there is none.
     """
-    return recognised(text, task, _read_one, "no kernel adds products, one result a thread")
+    none = "no kernel adds products, one result a thread"
+    return recognised(text, task, _read_one, none, kernels)
 
 
 def _read_one(

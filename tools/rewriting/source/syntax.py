@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
-from ..records import NotRecognised
+from ....harness.vetting.symbols import bare_name
+from ..records import Kernels, NotRecognised
 
 MOST_KERNELS = 128
 """Of a file that is written again: for each, the whole file is looked through."""
@@ -158,12 +159,18 @@ class Source:
         self.data = self.text.encode()
         self.root = parse(self.data)
 
-    def kernels(self) -> list[Kernel]:
-        """Return the kernels in order; templates, and what could not be parsed, are left alone."""
+    def kernels(self, named: Kernels = ()) -> list[Kernel]:
+        """Return the kernels in order; templates, and what could not be parsed, are left alone.
+
+        Where some are named that the source defines, as a profiler names them or a person, those
+        alone, in the order of the names.
+        """
         found = _kernels_below(self.root)
         if len(found) > MOST_KERNELS:
             raise NotRecognised(f"the file has more than {MOST_KERNELS} kernels")
-        return [*found]
+        known = {kernel.name: kernel for kernel in found}
+        wanted = dict.fromkeys(map(bare_name, named))
+        return [known[name] for name in wanted if name in known] or [*found]
 
     def launches(self, kernel: str) -> list[Launch]:
         """Return the launches of a kernel."""

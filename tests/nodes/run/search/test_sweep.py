@@ -28,7 +28,9 @@ from kernelblaster.tools.rewriting.source.named_constants import with_numbers
 class Tiled(TextRewrite):
     """The time hangs on the tile: 32 is best, the default loses."""
 
-    def apply(self, source: str, task: Task, parameters: Any) -> Rewritten | Inapplicable:
+    def apply(
+        self, source: str, task: Task, parameters: Any = None, kernels: Any = ()
+    ) -> Rewritten | Inapplicable:
         factors = {16: 1.3, 32: 0.5, 64: 0.9}
         tile = parameters.get("tile", 16)
         return TextRewrite(self.technique, factors[tile]).apply(source, task, parameters)
