@@ -10,10 +10,11 @@ REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null
 With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
 the cases are made. With "answers": folder too, one case at full dimensions ("verify") is made, with
 its answers in that folder, or, with "exact": true, the tolerances of the case that lies there are.
-With "shapes": {"count", "seed"} nothing is made: the task is described at sizes drawn around
-"verify", as {"shapes": [...]}. With "interface": true it is said how the tensors of `launch` are
-found in forward()'s arguments and in the model, as {"interface": ...}. With "claim": an input that
-somebody claims, the one case is that, or {"not_an_input": why} is answered.
+With "shapes": {"count", "seed", "programs": whether they are wanted, "beside": other sizes of it}
+nothing is made: the task is described at sizes drawn around "verify", as {"shapes", "programs"}.
+With "interface": true it is said how the tensors of `launch` are found in forward()'s arguments and
+in the model, as {"interface": ...}. With "claim": an input that somebody claims, the one case is
+that, or {"not_an_input": why} is answered.
 Beside RESULT a file DRAWING is made before integers of inputs are drawn.
 RESULT: {"error": one line, "passing": whether it need not fail again} or {"task": {...} | null}.
 """
@@ -87,9 +88,14 @@ def _answer(request: Mapping[str, Any], drawing: Callable[[], None]) -> dict[str
     reading = Reading.model_validate(request["reading"])
     if asked := request.get("shapes"):
         full = Variant(source, path, {}, reading)
-        drawn = other_sizes(full, source, request["verify"], asked["count"], asked["seed"])
+        drawn = other_sizes(
+            full, source, request["verify"], asked["count"], asked["seed"], asked["beside"]
+        )
         variation = Variation.model_validate(request["variation"])
-        return {"shapes": [each.described("full", variation, {}) for each in drawn]}
+        shapes = [each.described("full", variation, {}) for each in drawn]
+        programs = [_of_what_is_read(_program(each)[0], variation.unread) for each in drawn] if (
+            asked["programs"]) else []  # fmt: skip
+        return {"shapes": shapes, "programs": programs}
     if request.get("interface"):
         return {"interface": interface_of(Variant(source, path, {}, reading))}
     if request["verify"] is not None:

@@ -1,4 +1,4 @@
-"""A task at sizes that no search has seen: drawn from a seed, and told from the task by its id."""
+"""A task at other sizes than it was loaded with: unseen by a search, or to write kernels from."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from ..build.cache import cache_root, new_entry
 from ..process.children import off_loop
 from ..records.identity import sha256_of_json
+from ..records.programs import Program
 from ..records.tasks import Task, TaskVariant
 from ..records.versions import JUDGE_VERSION
 from .loading import run_reference
@@ -19,8 +20,8 @@ from .pytorch import torch_version
 DEFAULT_SHAPES, MOST_SHAPES = 2, 32
 """At which a winner is looked at: one below the task's sizes, one above. Each is an evaluation."""
 
-DRAWS_VERSION = "1"
-"""Raised when the same seed draws other sizes."""
+DRAWS_VERSION = "2"
+"""Raised when the same seed draws other sizes, or they are described in another way."""
 
 
 async def unseen_tasks(task: Task, count: int, seed: int, *, measured: bool) -> tuple[Task, ...]:
@@ -37,20 +38,32 @@ def unseen_tasks_now(task: Task, count: int, seed: int, measured: bool) -> tuple
     it is verified and timed at the same dimensions. Raises UserError.
     """
     base = task.full if measured else task.verify
-    key = sha256_of_json(
-        [task.id, base.dimensions, count, seed, torch_version(), JUDGE_VERSION, DRAWS_VERSION]
+    drawn = _drawn(task, base.dimensions, count, f"{task.id} {seed}")
+    return tuple(
+        task.model_copy(
+            update={"full": each, "verify": each, "program": None, "verify_program": None}
+        )
+        for each in map(TaskVariant.model_validate, drawn["shapes"])
     )
-    final = cache_root() / "shapes" / key[:2] / key
-    described = _cached(final / "shapes.json")
-    if described is None:
-        described = run_reference(
-            Path(task.path), task.source, {}, base.dimensions, Path(),
-            asks={"shapes": {"count": count, "seed": f"{task.id} {seed}"}},
-            variation=task.variation, reading=task.reading,
-        )["shapes"]  # fmt: skip
-        with new_entry(final) as directory:
-            (directory / "shapes.json").write_text(json.dumps(described), encoding="utf-8")
-    return tuple(_at(task, each) for each in described)
+
+
+def told_apart_now(task: Task) -> Task | None:
+    """Return the task with sizes to be verified at that tell all of its sizes from plain numbers.
+
+    Three channels are three in both variants, as a kernel of 3 x 3 is: which of the two a number
+    stands for, only another variant says, where all sizes that can change are others. It is there
+    to write kernels from, not to be run. None where the task's own variants tell as much, or its
+    sizes cannot change. Raises UserError.
+    """
+    small = task.verify.dimensions
+    if all(size <= 2 or small[name] != size for name, size in task.full.dimensions.items()):
+        return None
+    drawn = _drawn(task, task.full.dimensions, 1, "told apart", small)
+    if not drawn["shapes"] or drawn["programs"][0] is None:
+        return None
+    apart = TaskVariant.model_validate(drawn["shapes"][0] | {"name": "verify"})
+    program = Program.model_validate(drawn["programs"][0])
+    return task.model_copy(update={"verify": apart, "verify_program": program})
 
 
 def changed_dimensions(task: Task, other: Task) -> dict[str, int]:
@@ -61,11 +74,25 @@ def changed_dimensions(task: Task, other: Task) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _at(task: Task, described: Mapping[str, Any]) -> Task:
-    one = TaskVariant.model_validate(described)
-    return task.model_copy(
-        update={"full": one, "verify": one, "program": None, "verify_program": None}
-    )
+def _drawn(
+    task: Task, base: Mapping[str, int], count: int, seed: str,
+    beside: Mapping[str, int] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the variants of a task at sizes around some, and where others are told, beside which
+    sizes are told apart, the program at each."""
+    asked = {"count": count, "seed": seed, "programs": beside is not None, "beside": beside}
+    key = sha256_of_json([task.id, base, asked, torch_version(), JUDGE_VERSION, DRAWS_VERSION])
+    final = cache_root() / "shapes" / key[:2] / key
+    drawn: dict[str, Any] | None = _cached(final / "shapes.json")
+    if drawn is None:
+        drawn = run_reference(
+            Path(task.path), task.source, {}, base, Path(),
+            asks={"shapes": asked},
+            variation=task.variation, reading=task.reading,
+        )  # fmt: skip
+        with new_entry(final) as directory:
+            (directory / "shapes.json").write_text(json.dumps(drawn), encoding="utf-8")
+    return drawn
 
 
 def _cached(path: Path) -> Any:

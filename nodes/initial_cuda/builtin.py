@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...harness.errors import UserError
 from ...harness.records.tasks import Task
+from ...harness.task.unseen import told_apart_now
 from ...tools.first_kernel.kernels.missing import Sketch
 from ...tools.first_kernel.writer import NotWritten
 from ...tools.first_kernel.writer import write_initial_cuda as write_builtin
@@ -24,6 +25,22 @@ def translate(task: Task) -> str:
             "--model initial_cuda=openai:NAME"
         )
     return written.source
+
+
+def translations(task: Task) -> tuple[str, ...]:
+    """Return the built-in first kernels of a task: the one that may hold at other sizes too before
+    the one that is written from the task's own two variants, where they differ.
+
+    Raises:
+        UserError: nothing built in can write CUDA for this reference.
+    """
+    plain = translate(task)
+    try:
+        apart = told_apart_now(task)
+        general = translate(apart) if apart else plain
+    except UserError:  # It is another program at other sizes, or does not run there.
+        general = plain
+    return tuple(dict.fromkeys((general, plain)))
 
 
 def sketch(task: Task) -> Sketch | None:

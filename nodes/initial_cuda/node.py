@@ -35,7 +35,7 @@ from ..common.workspaces import opened, workspace_of
 from ..records.kernels import KnownStart
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
-from .builtin import sketch, translate
+from .builtin import sketch, translations
 from .known import Example, Remembered, remembered
 from .prompt import first_messages, mending_messages
 from .reading import read_functions
@@ -70,9 +70,11 @@ async def initial_cuda(state: Reads) -> dict[str, Any]:
     if not plan.start:
         known = await remembered(plan, summary)
     if known.source:
-        written = await asyncio.to_thread(_write_beside, plan, summary, known)
-    elif plan.start or not by_model:
-        written, solution = await asyncio.to_thread(_write, plan, summary, by_model)
+        written = await _write_beside(plan, summary, known)
+    elif plan.start:
+        written, solution = await asyncio.to_thread(_restated, plan, summary, by_model)
+    elif not by_model:
+        written = Written(source=await _translated(plan, summary), author=BUILTIN)
     if written is None:
         examples = known.examples
         try:
@@ -84,25 +86,42 @@ async def initial_cuda(state: Reads) -> dict[str, Any]:
     return await asyncio.to_thread(_store, plan, written, known)
 
 
-def _write_beside(plan: RunPlan, summary: TaskSummary, known: Remembered) -> Written:
+async def _write_beside(plan: RunPlan, summary: TaskSummary, known: Remembered) -> Written:
     """Return the direct translation, which a known kernel is told against; where there is none,
     the known kernel itself."""
     try:
-        written, _ = _write(plan, summary, by_model=False)
+        return Written(source=await _translated(plan, summary), author=BUILTIN)
     except UserError:
-        written = None
-    if written is not None:
-        return written
-    author = known.start.point.author if known.start.point else BUILTIN
-    return Written(source=known.source, author=author)
+        author = known.start.point.author if known.start.point else BUILTIN
+        return Written(source=known.source, author=author)
 
 
-def _write(plan: RunPlan, summary: TaskSummary, by_model: bool) -> tuple[Written | None, str]:
-    """Return the first kernel; where a model must restate a person's solution, that instead."""
+async def _translated(plan: RunPlan, summary: TaskSummary) -> str:
+    """Return the first of the built-in writer's kernels that passes, the last untried.
+
+    Raises:
+        UserError: it writes none for this reference.
+    """
+    async with opened(plan) as workspace:
+        task = await asyncio.to_thread(workspace.task, summary.artifact)
+        *others, last = await asyncio.to_thread(translations, task)
+        for source in others:
+            evaluation = await awaited(
+                plan, workspace,
+                partial(workspace.evaluator.evaluate, task, source, measured_anew=True),
+            )  # fmt: skip
+            if evaluation.outcome is Outcome.PASSED or not evaluation.outcome.is_verdict:
+                return source
+            words = outcome_in_words(evaluation.outcome, evaluation.reason)
+            report_progress("note", text=f"a first kernel that names all sizes fails: {words}")
+    return last
+
+
+def _restated(plan: RunPlan, summary: TaskSummary, by_model: bool) -> tuple[Written | None, str]:
+    """Return a person's kernel; where a model must restate it as `launch`, its text instead."""
     with workspace_of(plan) as workspace:
         task = workspace.task(summary.artifact)
-    if not plan.start:
-        return Written(source=translate(task), author=BUILTIN), ""
+    assert plan.start
     start = Path(plan.start)
     text = read_source(start)
     try:
@@ -178,10 +197,8 @@ async def _built_in(plan: RunPlan, summary: TaskSummary, solution: str, why: str
     model = plan.models.model_of("initial_cuda")
     if solution:
         raise UserError(f"--start {plan.start}: {model} restated it in no way that passes: {why}")
-    async with opened(plan) as workspace:
-        task = await asyncio.to_thread(workspace.task, summary.artifact)
     try:
-        source = await asyncio.to_thread(translate, task)
+        source = await _translated(plan, summary)
     except UserError as error:
         raise UserError(f"{model} wrote no kernel that passes ({why}), and {error}") from error
     return Written(source=source, author=f"builtin ({model} failed: {why})")

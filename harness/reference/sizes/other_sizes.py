@@ -29,11 +29,13 @@ _EVEN = 16
 """What the third shape's sizes are multiples of, and every third's after it: wide loads fit."""
 
 Values = dict[str, int]
+Names = tuple[str, ...]
 
 
 def other_sizes(
-    full: Variant, source: str, base: Mapping[str, int], count: int, seed: str
-) -> list[Variant]:
+    full: Variant, source: str, base: Mapping[str, int], count: int, seed: str,
+    beside: Mapping[str, int] | None = None,
+) -> list[Variant]:  # fmt: skip
     """Return the task at drawn sizes: once below the base, once above, then around it.
 
     Args:
@@ -42,13 +44,15 @@ def other_sizes(
         base: all sizes by name, with the values to draw around.
         count: how many are wanted; there are fewer where the task allows no more.
         seed: what they are drawn from.
+        beside: all sizes at which it is the task too: where two differ here, they do not go
+            together.
     """
     try:
         at_base = _at(full, source, base)
     except ReferenceFault:
         return []
     attempt = _Trials(full, source, base, at_base.cost).attempt
-    groups = _groups(base)
+    groups = _groups(base, beside or {})
     units = _units(groups, at_base, attempt, random.Random(seed))
     found: list[Variant] = []
     for number in range(count):
@@ -58,8 +62,8 @@ def other_sizes(
         best = attempt(together) if together else None
         if together and best is None:
             # What cannot change with the rest stays.
-            for value in units:
-                one = values | _drawn(groups, {value: units[value]}, number, draw, values)
+            for names in units:
+                one = values | _drawn(groups, {names: units[names]}, number, draw, values)
                 if (variant := attempt(one)) is not None:
                     values, best = one, variant
         if best is not None and all(best.dimensions != each.dimensions for each in found):
@@ -96,51 +100,51 @@ def _at(full: Variant, source: str, sizes: Mapping[str, int]) -> Variant:
     return Variant(source, reference.path, sizes, reference.reading, full.faked)
 
 
-def _groups(base: Mapping[str, int]) -> dict[int, tuple[str, ...]]:
-    """Return the names of each value that may change, the largest first."""
+def _groups(base: Mapping[str, int], beside: Mapping[str, int]) -> dict[Names, int]:
+    """Return the names of each value that may change, with the value, the largest first."""
     movable = {name: value for name, value in base.items() if value > 2 and not KEPT.search(name)}
-    return {
-        value: tuple(name for name, each in movable.items() if each == value)
-        for value in sorted(set(movable.values()), reverse=True)
-    }
+    together: dict[tuple[int, int], list[str]] = {}
+    for name, value in movable.items():
+        together.setdefault((value, beside.get(name, value)), []).append(name)
+    return {tuple(together[key]): key[0] for key in sorted(together, reverse=True)}
 
 
 def _units(
-    groups: Mapping[int, tuple[str, ...]],
+    groups: Mapping[Names, int],
     at_base: Variant,
     attempt: Callable[[Values], Variant | None],
     draw: random.Random,
-) -> dict[int, int]:
+) -> dict[Names, int]:
     """Return what each group that can change alone must be a multiple of.
 
     A number that changes no tensor's shape is no size.
     """
     shapes = [each["shape"] for each in at_base.tensors]
-    found: dict[int, int] = {}
-    for value, names in groups.items():
+    found: dict[Names, int] = {}
+    for names, value in groups.items():
         for unit in UNITS:
             if value < 2 * unit:
                 break
             variant = attempt(dict.fromkeys(names, _number(value, unit, 0, draw, ())))
             if variant is not None:
                 if [each["shape"] for each in variant.tensors] != shapes:
-                    found[value] = unit
+                    found[names] = unit
                 break
     return found
 
 
 def _drawn(
-    groups: Mapping[int, tuple[str, ...]],
-    units: Mapping[int, int],
+    groups: Mapping[Names, int],
+    units: Mapping[Names, int],
     number: int,
     draw: random.Random,
     beside: Values,
 ) -> Values:
     """Return new sizes for some groups, none that another has."""
     values: Values = {}
-    for value, unit in units.items():
+    for names, unit in units.items():
         taken = {*values.values(), *beside.values()}
-        values |= dict.fromkeys(groups[value], _number(value, unit, number, draw, taken))
+        values |= dict.fromkeys(names, _number(groups[names], unit, number, draw, taken))
     return values
 
 

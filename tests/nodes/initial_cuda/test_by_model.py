@@ -17,7 +17,7 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.programs import Program
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.records.result import RunResult
-from kernelblaster.tools.first_kernel.writer import NotWritten, write_initial_cuda
+from kernelblaster.tools.first_kernel.writer import InitialKernel, NotWritten, write_initial_cuda
 from kernelblaster.tools.models.code_reply import fenced
 
 MODEL = "import:scripted_chat_model:current"
@@ -122,6 +122,29 @@ def test_where_nobody_can_write_it_one_line_names_both(
     )
     with pytest.raises(UserError, match=r"wrote no kernel that passes .*aten\.fft.*--start"):
         start(tmp_path, monkeypatch, ScriptedChatModel(["no code"] * 3))
+
+
+@pytest.mark.parametrize(
+    ("general", "starts_at"),
+    [("us: 90.0\n", 90.0), ("us: 90.0\noutcome: wrong_answer\n", 100.0)],
+)
+def test_the_kernel_that_names_all_sizes_is_taken_where_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, general: str, starts_at: float
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    texts = {"text": graph_support.INITIAL, "apart": general}
+    builtin = "kernelblaster.nodes.initial_cuda.builtin"
+    monkeypatch.setattr(
+        f"{builtin}.told_apart_now", lambda task: task.model_copy(update={"name": "apart"})
+    )
+    monkeypatch.setattr(
+        f"{builtin}.write_builtin", lambda task: InitialKernel(source=texts[task.name])
+    )
+    events: list[Any] = []
+    result = start(tmp_path, monkeypatch, ScriptedChatModel(["no code"] * 3), events)
+    assert result.initial_us == starts_at and author(events).startswith("builtin (")
+    notes = [event["text"] for event in events if event["event"] == "note"]
+    assert any("names all sizes fails" in note for note in notes) == (starts_at == 100.0)
 
 
 def test_a_persons_kernel_takes_its_place(

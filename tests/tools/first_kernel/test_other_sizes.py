@@ -1,0 +1,126 @@
+"""First kernels at sizes they were not written for: what is a size and what is a number."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from builtin_support import verified
+
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.task.loading import load_task_now
+from kernelblaster.harness.task.unseen import told_apart_now, unseen_tasks_now
+from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
+
+CONVOLUTION = """\
+import torch
+import torch.nn as nn
+
+batch_size, in_channels, out_channels, height, width, kernel_size = 128, 3, 16, 128, 128, 3
+
+
+class Model(nn.Module):
+    def __init__(self, in_channels, out_channels, kernel_size):
+        super().__init__()
+        self.convolution = nn.Conv2d(in_channels, out_channels, kernel_size)
+
+    def forward(self, x):
+        return self.convolution(x) / 3
+
+
+def get_inputs():
+    return [torch.rand(batch_size, in_channels, height, width)]
+
+
+def get_init_inputs():
+    return [in_channels, out_channels, kernel_size]
+"""
+"""128 pictures of 128 x 128, and 3 channels, filtered by 3 x 3: only the small ones stay."""
+
+NORM = """\
+import torch
+import torch.nn as nn
+
+batch_size, groups, channels, length = 4096, 3, 12, 96
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.GroupNorm(groups, channels)
+
+    def forward(self, x):
+        return self.norm(x).amax(2)
+
+
+def get_inputs():
+    return [torch.randn(batch_size, channels, length)]
+"""
+PLAIN = """\
+import torch
+import torch.nn as nn
+
+rows, columns = 4096, 4000
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.softmax(1)
+
+
+def get_inputs():
+    return [torch.randn(rows, columns)]
+"""
+
+
+def loaded(folder: Path, text: str) -> Task:
+    path = folder / "task.py"
+    path.write_text(text)
+    return load_task_now(path)
+
+
+def written(task: Task) -> str:
+    made = write_initial_cuda(task)
+    assert isinstance(made, InitialKernel), made
+    return made.source
+
+
+@pytest.mark.parametrize("text", [CONVOLUTION, NORM])
+async def test_told_apart_a_kernel_holds_at_unseen_sizes(tmp_path: Path, text: str) -> None:
+    task = loaded(tmp_path, text)
+    apart = told_apart_now(task)
+    assert apart is not None and apart.full == task.full
+    source, device = written(apart), SimulatedDevice("H100")
+    unseen = unseen_tasks_now(task, 2, 0, measured=False)
+    assert len(unseen) == 2
+    for each in (task, *unseen):
+        stage = await verified(device, each, source)
+        assert stage.outcome is Outcome.PASSED, stage.reason
+    # The two variants alone take what stays for numbers.
+    stages = [await verified(device, each, written(task)) for each in (task, *unseen)]
+    assert [each.outcome is Outcome.PASSED for each in stages] == [True, False, False]
+
+
+def test_sizes_that_are_one_in_full_but_not_when_verified_go_apart(tmp_path: Path) -> None:
+    task = loaded(tmp_path, CONVOLUTION.replace("128, 3, 16,", "128, 8, 64,"))
+    small = task.verify.dimensions
+    assert task.full.dimensions["batch_size"] == task.full.dimensions["height"]
+    assert small["batch_size"] != small["height"]
+    apart = told_apart_now(task)
+    assert apart is not None
+    sizes = apart.verify.dimensions
+    assert sizes["height"] == sizes["width"] != sizes["batch_size"]
+    assert sizes["kernel_size"] == 3 != sizes["in_channels"]
+    source = written(apart)
+    assert "/ 3.0f" in source and re.search(r"ky_size = 3;", source)
+
+
+def test_where_all_sizes_differ_nothing_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = loaded(tmp_path, PLAIN)
+    monkeypatch.setattr("kernelblaster.harness.task.unseen.run_reference", None)
+    assert told_apart_now(task) is None
