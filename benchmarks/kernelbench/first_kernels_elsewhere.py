@@ -44,11 +44,11 @@ async def of_problem(path: Path, device: SimulatedDevice) -> dict[str, list[str]
     elsewhere = unseen_tasks_now(task, UNSEEN, 0, measured=False)
     found = {"took": [f"{seconds:.1f} s"]}
     sources: dict[str, str] = {}
-    for name, given in (("two", task), ("apart", apart)):
-        if given is None:
+    for name in ("two", "apart"):
+        if name == "apart" and apart is None:
             found[name] = ["nothing to tell apart"]
             continue
-        written = write_initial_cuda(given)
+        written = write_initial_cuda(task) if name == "two" else write_initial_cuda(apart, task)
         if not isinstance(written, InitialKernel):
             found[name] = [f"not written: {written.reason}"]
         elif written.source in sources.values():

@@ -10,13 +10,13 @@ from ...tools.first_kernel.writer import NotWritten
 from ...tools.first_kernel.writer import write_initial_cuda as write_builtin
 
 
-def translate(task: Task) -> str:
-    """Return the built-in first kernel of a task.
+def translate(task: Task, *beside: Task) -> str:
+    """Return the built-in first kernel of a task; `beside` as for `write_initial_cuda`.
 
     Raises:
         UserError: nothing built in can write CUDA for this reference.
     """
-    written = write_builtin(task)
+    written = write_builtin(task, *beside)
     if isinstance(written, NotWritten):
         what = "what is missing" if written.sketch else "one"
         raise UserError(
@@ -37,7 +37,7 @@ def translations(task: Task) -> tuple[str, ...]:
     plain = translate(task)
     try:
         apart = told_apart_now(task)
-        general = translate(apart) if apart else plain
+        general = translate(apart, task) if apart else plain
     except UserError:  # It is another program at other sizes, or does not run there.
         general = plain
     return tuple(dict.fromkeys((general, plain)))

@@ -52,8 +52,12 @@ MOST_OPERATIONS = 2500
 _EFFECTLESS = ("_assert", "sym_constrain", "_check")
 
 
-def write_general(task: Task) -> Sketch:
+def write_general(task: Task, beside: Task | None = None) -> Sketch:
     """Return the CUDA source of a task, but for operators that no kernel is known for.
+
+    Args:
+        task: the task.
+        beside: the same one, whose small variant is a third in which all holds.
 
     Raises:
         CannotWrite: its shapes, dtypes or views are outside the writer's reach.
@@ -66,8 +70,8 @@ def write_general(task: Task) -> Sketch:
             "is written: bring a part of it, a layer for example, as a task of its own"
         )
     try:
-        sizes = Sizes(task)
-        lowering = _Lowering(task, sizes, calls_of(task, sizes))
+        sizes = Sizes(task, beside)
+        lowering = _Lowering(task, sizes, calls_of(task, sizes, beside), beside)
         sketch = source_of(task, sizes, lowering.launches())
     except CannotWrite as reason:
         raise CannotWrite(unknown or str(reason)) from reason
@@ -98,14 +102,17 @@ def _known(call: Call) -> bool:
 class _Lowering:
     """One pass over the program; `values` maps ATen names to values."""
 
-    def __init__(self, task: Task, sizes: Sizes, calls: list[Call]) -> None:
+    def __init__(
+        self, task: Task, sizes: Sizes, calls: list[Call], beside: Task | None
+    ) -> None:
         self._write = Writing(sizes)
         self._calls = calls
         self.values: dict[str, Any] = {}
         small = {tensor.name: tensor.shape for tensor in task.verify.tensors}
+        third = {tensor.name: tensor.shape for tensor in beside.verify.tensors} if beside else {}
         self._outputs: list[Array] = []
         for tensor in task.full.tensors:
-            dims = sizes.dims(tensor.shape, small[tensor.name])
+            dims = sizes.dims(tensor.shape, small[tensor.name], third.get(tensor.name))
             storage = Storage(tensor.name, tensor.dtype, count(dims), external=True)
             array = whole(storage, dims)
             if tensor.role == "output":

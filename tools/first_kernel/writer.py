@@ -54,8 +54,14 @@ class NotWritten(Record):
     """All but some operators' kernels, where it can write that."""
 
 
-def write_initial_cuda(task: Task) -> InitialKernel | NotWritten:
+def write_initial_cuda(
+    task: Task, beside: Task | None = None
+) -> InitialKernel | NotWritten:
     """Return a first CUDA source for the task, or the reason why there is none.
+
+    Args:
+        task: the task.
+        beside: the same one, whose small variant is a third in which the source is to hold.
 
     Raises nothing for a program outside the writer's reach: that is a `NotWritten`.
     """
@@ -64,7 +70,7 @@ def write_initial_cuda(task: Task) -> InitialKernel | NotWritten:
     except CannotWrite as reason:
         short = str(reason)
     try:
-        sketch = write_general(task)
+        sketch = write_general(task, beside)
     except CannotWrite as reason:
         alone = task.program is not None and task.verify_program is None
         return NotWritten(reason=short if alone else str(reason))

@@ -138,7 +138,7 @@ def test_the_kernel_that_names_all_sizes_is_taken_where_it_holds(
         f"{builtin}.told_apart_now", lambda task: task.model_copy(update={"name": "apart"})
     )
     monkeypatch.setattr(
-        f"{builtin}.write_builtin", lambda task: InitialKernel(source=texts[task.name])
+        f"{builtin}.write_builtin", lambda task, *_: InitialKernel(source=texts[task.name])
     )
     events: list[Any] = []
     result = start(tmp_path, monkeypatch, ScriptedChatModel(["no code"] * 3), events)

@@ -124,14 +124,35 @@ def names_of(task: Task) -> list[Call]:
     ]  # fmt: skip
 
 
-def calls_of(task: Task, sizes: Sizes) -> list[Call]:
+def calls_of(task: Task, sizes: Sizes, beside: Task | None = None) -> list[Call]:
     """Return the operations that the outputs follow from, in order.
 
+    Args:
+        task: the task.
+        sizes: its constants.
+        beside: the same one, whose small variant is a third in which all holds.
+
     Raises:
-        CannotWrite: the program is not known for both variants, or is another in the small one.
+        CannotWrite: the program is not known for all variants, or is another in a small one.
     """
     if task.program is None:
         raise CannotWrite(f"torch.export could not trace the reference: {task.program_failure}")
+    small = _small_program(task)
+    third = _small_program(beside) if beside else small
+    renamed = {theirs.name: ours.name
+               for program in (small, third)
+               for ours, theirs in zip(task.program.nodes, program.nodes, strict=True)}  # fmt: skip
+    needed = _needed(task.program)
+    return [
+        _Pairing(sizes, renamed, ours, beside is not None).call(theirs, also)
+        for ours, theirs, also in zip(task.program.nodes, small.nodes, third.nodes, strict=True)
+        if ours.name in needed
+    ]
+
+
+def _small_program(task: Task) -> Program:
+    """Return the program at the small dimensions. Raises CannotWrite where it is another."""
+    assert task.program is not None
     small = task.verify_program
     if small is None:
         if task.full.dimensions != task.verify.dimensions or any(
@@ -145,14 +166,7 @@ def calls_of(task: Task, sizes: Sizes) -> list[Call]:
             f"the program has {len(task.program.nodes)} operations, and at the small dimensions "
             f"{len(small.nodes)} others: its loops depend on dimensions, which must stay"
         )
-    renamed = {theirs.name: ours.name for ours, theirs in
-               zip(task.program.nodes, small.nodes, strict=True)}  # fmt: skip
-    needed = _needed(task.program)
-    return [
-        _Pairing(sizes, renamed, ours).call(theirs)
-        for ours, theirs in zip(task.program.nodes, small.nodes, strict=True)
-        if ours.name in needed
-    ]
+    return small
 
 
 def _needed(program: Program) -> set[str]:
@@ -190,37 +204,49 @@ def _references(value: Any) -> Iterator[str]:
 
 
 class _Pairing:
-    """Lays the arguments of one operation in both variants over each other."""
+    """Lays the arguments of one operation in all variants over each other.
 
-    def __init__(self, sizes: Sizes, renamed: Mapping[str, str], node: ProgramNode) -> None:
+    Where there is no third variant, the small one stands in its place.
+    """
+
+    def __init__(
+        self, sizes: Sizes, renamed: Mapping[str, str], node: ProgramNode, is_third: bool
+    ) -> None:
         self._sizes = sizes
         self._renamed = renamed
         self._node = node
+        self._is_third = is_third
 
-    def call(self, small: ProgramNode) -> Call:
+    def call(self, small: ProgramNode, third: ProgramNode) -> Call:
         node = self._node
-        kwargs = {key: self._pair(value, small.kwargs[key]) for key, value in node.kwargs.items()}
+        kwargs = {
+            key: self._joined(value, small.kwargs[key], third.kwargs[key])
+            for key, value in node.kwargs.items()
+        }
         dims = None
-        if node.shape is not None and small.shape is not None:
-            dims = self._sizes.dims(node.shape, small.shape)
-        args = self._pair(node.args, small.args)
+        if node.shape is not None and small.shape is not None and third.shape is not None:
+            also = third.shape if self._is_third else None
+            dims = self._sizes.dims(node.shape, small.shape, also)
+        args = self._joined(node.args, small.args, third.args)
         return Call(node.name, node.op, args, kwargs, dims, node.dtype, node.line)
 
-    def _pair(self, full: Any, small: Any) -> Any:
+    def _joined(self, full: Any, small: Any, third: Any) -> Any:
         if isinstance(full, Mapping):
             if "ref" in full:
-                if self._renamed.get(small["ref"], small["ref"]) != full["ref"]:
-                    raise CannotWrite(f"{self._node.op} has other arguments when shrunk")
+                for other in (small, third):
+                    if self._renamed.get(other["ref"], other["ref"]) != full["ref"]:
+                        raise CannotWrite(f"{self._node.op} has other arguments when shrunk")
                 return Reference(full["ref"])
             return float(full["float"])
         if isinstance(full, list | tuple):
-            if len(full) != len(small):
+            if not len(full) == len(small) == len(third):
                 raise CannotWrite(f"{self._node.op} has other arguments when shrunk")
-            return tuple(self._pair(a, b) for a, b in zip(full, small, strict=True))
-        if full == small:
+            return tuple(map(self._joined, full, small, third))
+        if full == small == third:
             return full
-        if isinstance(full, bool) or isinstance(full, str) or full is None or small is None:
+        if isinstance(full, bool | str) or None in (full, small, third):
             raise CannotWrite(f"{self._node.op} is given {full}, and {small} when shrunk")
-        if isinstance(full, int) and isinstance(small, int):
-            return self._sizes.of(full, small)
-        return Number(f"({self._sizes.chosen(number(float(full)), number(float(small)))})")
+        if all(isinstance(each, int) for each in (full, small, third)):
+            return self._sizes.of(full, small, third if self._is_third else None)
+        texts = [number(float(each)) for each in (full, small, third)]
+        return Number(f"({self._sizes.chosen(*(texts if self._is_third else texts[:2]))})")
