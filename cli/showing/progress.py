@@ -186,8 +186,9 @@ class ProgressView:
         expected = f" (expected {math.exp(event['expected_log_gain']):.2f}x)"
         if "round" in event and event["expected_log_gain"] == 0:
             expected = ""  # Nobody said.
+        aimed = f" of {event['launch']}" if event.get("launch") else ""
         self.note(
-            f"{place}{event['technique']}: {verdict}{expected}; "
+            f"{place}{event['technique']}{aimed}: {verdict}{expected}; "
             f"best {event['best_microseconds']:.2f} us{_by_whom(event)}"
         )
         self._now(event, "")

@@ -24,6 +24,8 @@ class TechniqueStep(Record):
     """What was applied."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """With which values."""
+    launch: str = ""
+    """The kernel of the program that it was aimed at; empty where none was named."""
     gain: float
     """Microseconds of the parent over microseconds of the child: above 1 is faster."""
 

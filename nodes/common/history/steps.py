@@ -48,6 +48,7 @@ def path_to(source_sha256: str, steps: Iterable[Step]) -> tuple[TechniqueStep, .
         TechniqueStep(
             technique=step.technique,
             parameters=step.parameters,
+            launch=step.launch,
             gain=step.microseconds_before / step.microseconds_after,
         )
         for step in ways_through(steps).get(source_sha256, ())

@@ -159,13 +159,15 @@ def _path(result: RunResult) -> str:
     if not result.path:
         return "No technique made the initial kernel faster."
     rows = ["Path of the winner:"]
+    several = len({step.launch for step in result.path}) > 1
     reached = 1.0
     for number, step in enumerate(result.path, start=1):
         reached *= step.gain
         if step.technique == KNOWN_KERNEL:
             settings = f" (found before by {', '.join(step.names)})" if step.names else ""
         else:
-            settings = _settings(step.parameters)
+            aimed = f" of {step.launch}" if several and step.launch else ""
+            settings = f"{aimed}{_settings(step.parameters)}"
         rows.append(
             f"  {number}. {step.technique}{settings}: "
             f"{step.gain:.2f}x, {reached:.2f}x so far"

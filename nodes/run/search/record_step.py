@@ -84,6 +84,7 @@ async def record_step(state: Reads) -> dict[str, Any]:
         step=state["step"],
         state=state["state_choice"].state.name,
         technique=record.technique,
+        launch=record.launch if len(state["observation"].launches) > 1 else "",
         outcome=record.outcome,
         reason=record.reason,
         log_gain=record.log_gain,

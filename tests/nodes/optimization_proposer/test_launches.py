@@ -77,7 +77,7 @@ def test_what_a_proposal_names_is_written_forecast_and_filed(
     assert (row.technique, row.launch, row.launch_share) == (
         NEW, launch, pytest.approx(SHARES[launch])
     )
-    assert ran.steps[0].launch == launch
+    assert ran.steps[0].launch == ran.told("step")[0]["launch"] == launch
     most = -math.log1p(-SHARES[launch])  # Amdahl: all that its share of the time allows.
     assert row.expected_log_gain <= most
 
@@ -114,7 +114,7 @@ def test_of_a_program_of_one_kernel_no_name_is_wrong(
     monkeypatch.setitem(SHARES, "product", 1.0)
     ran, model = ran_with(tmp_path, monkeypatch, proposed("the matrix product"))
     assert len(model.calls_of("optimization_proposer")) == 1
-    assert ran.evidence[0].launch == "product"
+    assert ran.evidence[0].launch == "product" and ran.told("step")[0]["launch"] == ""
 
 
 def test_a_proposal_that_names_none_is_aimed_where_it_promises_most(
@@ -140,3 +140,17 @@ def test_a_choice_is_for_the_kernel_of_its_proposal_and_older_ones_are_read() ->
     named = older.model_copy(update={"launch": "product"})
     chosen = TechniqueChoice.of(named, sampled_score=0.1, reason="It is.", author="builtin")
     assert chosen.launch == "product"
+
+
+def test_the_path_says_which_kernel_each_technique_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = [proposed("product"), proposed("norm_rows", "online_softmax")]
+    model = ScriptedChatModel(
+        by_role={"optimization_proposer": [*replies],
+                 "kernel_writer": [good("kernel_writer")] * 2}
+    )  # fmt: skip
+    ran = run(tmp_path, monkeypatch, model, *ROLES, steps=2)
+    assert [step.launch for step in ran.result.path] == ["product", "norm_rows"]
+    report = (tmp_path / "run" / "report.txt").read_text()
+    assert f"1. {NEW} of product" in report and "2. online_softmax of norm_rows" in report
