@@ -22,7 +22,11 @@ from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.kernelbench import kernelbench_files
 from kernelblaster.harness.task.loading import load_task_now
 from kernelblaster.harness.task.unseen import told_apart_now, unseen_tasks_now
-from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
+from kernelblaster.tools.first_kernel.writer import (
+    InitialKernel,
+    write_for_all_sizes,
+    write_initial_cuda,
+)
 
 UNSEEN = 2
 
@@ -45,10 +49,12 @@ async def of_problem(path: Path, device: SimulatedDevice) -> dict[str, list[str]
     found = {"took": [f"{seconds:.1f} s"]}
     sources: dict[str, str] = {}
     for name in ("two", "apart"):
-        if name == "apart" and apart is None:
+        if name == "apart" and not apart:
             found[name] = ["nothing to tell apart"]
             continue
-        written = write_initial_cuda(task) if name == "two" else write_initial_cuda(apart, task)
+        written = (
+            write_initial_cuda(task) if name == "two" else write_for_all_sizes(task, apart)
+        )
         if not isinstance(written, InitialKernel):
             found[name] = [f"not written: {written.reason}"]
         elif written.source in sources.values():

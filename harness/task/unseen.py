@@ -20,6 +20,9 @@ from .pytorch import torch_version
 DEFAULT_SHAPES, MOST_SHAPES = 2, 32
 """At which a winner is looked at: one below the task's sizes, one above. Each is an evaluation."""
 
+APART, APART_NODES = 3, 500
+"""Variants that tell sizes apart, and operations above which there is one: each is exported."""
+
 DRAWS_VERSION = "2"
 """Raised when the same seed draws other sizes, or they are described in another way."""
 
@@ -47,23 +50,29 @@ def unseen_tasks_now(task: Task, count: int, seed: int, measured: bool) -> tuple
     )
 
 
-def told_apart_now(task: Task) -> Task | None:
-    """Return the task with sizes to be verified at that tell all of its sizes from plain numbers.
+def told_apart_now(task: Task) -> tuple[Task, ...]:
+    """Return the task with other sizes to be verified at, which tell its sizes from plain numbers.
 
     Three channels are three in both variants, as a kernel of 3 x 3 is: which of the two a number
-    stands for, only another variant says, where all sizes that can change are others. It is there
-    to write kernels from, not to be run. None where the task's own variants tell as much, or its
-    sizes cannot change. Raises UserError.
+    stands for, only another variant says, in which all sizes that can change are others. How what
+    is halved is rounded takes more than one. They are there to write kernels from, not to be run.
+    None where the task's own variants tell as much, or its sizes cannot change. Raises UserError.
     """
-    small = task.verify.dimensions
-    if all(size <= 2 or small[name] != size for name, size in task.full.dimensions.items()):
-        return None
-    drawn = _drawn(task, task.full.dimensions, 1, "told apart", small)
-    if not drawn["shapes"] or drawn["programs"][0] is None:
-        return None
-    apart = TaskVariant.model_validate(drawn["shapes"][0] | {"name": "verify"})
-    program = Program.model_validate(drawn["programs"][0])
-    return task.model_copy(update={"verify": apart, "verify_program": program})
+    small, program = task.verify.dimensions, task.program
+    if program is None or all(
+        size <= 2 or small[name] != size for name, size in task.full.dimensions.items()
+    ):
+        return ()
+    count = APART if len(program.nodes) <= APART_NODES else 1
+    drawn = _drawn(task, task.full.dimensions, count, "told apart", small)
+    return tuple(
+        task.model_copy(
+            update={"verify": TaskVariant.model_validate(variant | {"name": "verify"}),
+                    "verify_program": Program.model_validate(each)}
+        )
+        for variant, each in zip(drawn["shapes"], drawn["programs"], strict=True)
+        if each is not None
+    )  # fmt: skip
 
 
 def changed_dimensions(task: Task, other: Task) -> dict[str, int]:

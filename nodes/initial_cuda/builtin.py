@@ -6,17 +6,17 @@ from ...harness.errors import UserError
 from ...harness.records.tasks import Task
 from ...harness.task.unseen import told_apart_now
 from ...tools.first_kernel.kernels.missing import Sketch
-from ...tools.first_kernel.writer import NotWritten
+from ...tools.first_kernel.writer import NotWritten, write_for_all_sizes
 from ...tools.first_kernel.writer import write_initial_cuda as write_builtin
 
 
-def translate(task: Task, *beside: Task) -> str:
-    """Return the built-in first kernel of a task; `beside` as for `write_initial_cuda`.
+def translate(task: Task) -> str:
+    """Return the built-in first kernel of a task.
 
     Raises:
         UserError: nothing built in can write CUDA for this reference.
     """
-    written = write_builtin(task, *beside)
+    written = write_builtin(task)
     if isinstance(written, NotWritten):
         what = "what is missing" if written.sketch else "one"
         raise UserError(
@@ -36,11 +36,12 @@ def translations(task: Task) -> tuple[str, ...]:
     """
     plain = translate(task)
     try:
-        apart = told_apart_now(task)
-        general = translate(apart, task) if apart else plain
-    except UserError:  # It is another program at other sizes, or does not run there.
-        general = plain
-    return tuple(dict.fromkeys((general, plain)))
+        general = write_for_all_sizes(task, told_apart_now(task))
+    except UserError:  # It does not run at other sizes.
+        return (plain,)
+    if isinstance(general, NotWritten):
+        return (plain,)
+    return tuple(dict.fromkeys((general.source, plain)))
 
 
 def sketch(task: Task) -> Sketch | None:

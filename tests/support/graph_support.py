@@ -206,7 +206,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     patch(f"{nodes}.run.beginning.load_task.read_task", read_task)
     write_builtin = f"{nodes}.initial_cuda.builtin.write_builtin"
     patch(write_builtin, lambda task: InitialKernel(source=INITIAL))
-    patch(f"{nodes}.initial_cuda.builtin.told_apart_now", lambda task: None)
+    patch(f"{nodes}.initial_cuda.builtin.told_apart_now", lambda task: ())
     patch(f"{nodes}.run.ending.unseen_shapes.unseen_tasks", no_other_shapes)
     patch(f"{nodes}.optimization_proposer.node.first_rewrites", first_rewrites)
     patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)

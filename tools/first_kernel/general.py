@@ -7,7 +7,7 @@ What no operator covers is named with its line in the reference, and left out (m
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from .operators import (
 )
 from .program.arrays import Array, Storage, expanded, whole
 from .program.calls import VIEWS, Call, Number, Reference, calls_of, names_of
-from .program.sizes import Sizes, count
+from .program.sizes import Sizes, count, shapes_of
 from .program.values import CannotWrite, Dim, IsRandom
 
 Operator = Callable[[Writing, Call], Any]
@@ -52,12 +52,12 @@ MOST_OPERATIONS = 2500
 _EFFECTLESS = ("_assert", "sym_constrain", "_check")
 
 
-def write_general(task: Task, beside: Task | None = None) -> Sketch:
+def write_general(task: Task, beside: Sequence[Task] = ()) -> Sketch:
     """Return the CUDA source of a task, but for operators that no kernel is known for.
 
     Args:
         task: the task.
-        beside: the same one, whose small variant is a third in which all holds.
+        beside: the same one, with other small variants in which all holds, too.
 
     Raises:
         CannotWrite: its shapes, dtypes or views are outside the writer's reach.
@@ -103,16 +103,15 @@ class _Lowering:
     """One pass over the program; `values` maps ATen names to values."""
 
     def __init__(
-        self, task: Task, sizes: Sizes, calls: list[Call], beside: Task | None
+        self, task: Task, sizes: Sizes, calls: list[Call], beside: Sequence[Task]
     ) -> None:
         self._write = Writing(sizes)
         self._calls = calls
         self.values: dict[str, Any] = {}
-        small = {tensor.name: tensor.shape for tensor in task.verify.tensors}
-        third = {tensor.name: tensor.shape for tensor in beside.verify.tensors} if beside else {}
+        shapes = [shapes_of(each.verify) for each in (task, *beside)]
         self._outputs: list[Array] = []
         for tensor in task.full.tensors:
-            dims = sizes.dims(tensor.shape, small[tensor.name], third.get(tensor.name))
+            dims = sizes.dims(tensor.shape, *(each[tensor.name] for each in shapes))
             storage = Storage(tensor.name, tensor.dtype, count(dims), external=True)
             array = whole(storage, dims)
             if tensor.role == "output":

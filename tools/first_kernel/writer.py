@@ -7,6 +7,8 @@ result. The paper speaks of this as the CUDA that optimisation starts from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...harness.records.record import Record
 from ...harness.records.tasks import Task
 from ...harness.task.names import constants_of, plain
@@ -55,13 +57,13 @@ class NotWritten(Record):
 
 
 def write_initial_cuda(
-    task: Task, beside: Task | None = None
+    task: Task, beside: Sequence[Task] = ()
 ) -> InitialKernel | NotWritten:
     """Return a first CUDA source for the task, or the reason why there is none.
 
     Args:
         task: the task.
-        beside: the same one, whose small variant is a third in which the source is to hold.
+        beside: the same one, with other small variants in which the source is to hold, too.
 
     Raises nothing for a program outside the writer's reach: that is a `NotWritten`.
     """
@@ -77,6 +79,24 @@ def write_initial_cuda(
     if sketch.missing:
         return NotWritten(reason=sketch.reason, sketch=sketch)
     return InitialKernel(source=sketch.completed(""), notes=sketch.notes)
+
+
+def write_for_all_sizes(task: Task, apart: Sequence[Task]) -> InitialKernel | NotWritten:
+    """Return a first CUDA source that names every size of the task that can change.
+
+    A size may be the same in full and in one of the other variants alone: another is laid beside
+    the full one then.
+
+    Args:
+        task: the task.
+        apart: the same one, with small variants in which all sizes that can change are others.
+    """
+    found: InitialKernel | NotWritten = NotWritten(reason="its sizes cannot change")
+    for at, first in enumerate(apart):
+        found = write_initial_cuda(first, [task, *apart[:at], *apart[at + 1 :]])
+        if isinstance(found, InitialKernel):
+            break
+    return found
 
 
 def _write(task: Task) -> InitialKernel:

@@ -132,13 +132,9 @@ def test_the_kernel_that_names_all_sizes_is_taken_where_it_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, general: str, starts_at: float
 ) -> None:
     graph_support.install(monkeypatch.setattr)
-    texts = {"text": graph_support.INITIAL, "apart": general}
     builtin = "kernelblaster.nodes.initial_cuda.builtin"
     monkeypatch.setattr(
-        f"{builtin}.told_apart_now", lambda task: task.model_copy(update={"name": "apart"})
-    )
-    monkeypatch.setattr(
-        f"{builtin}.write_builtin", lambda task, *_: InitialKernel(source=texts[task.name])
+        f"{builtin}.write_for_all_sizes", lambda *_: InitialKernel(source=general)
     )
     events: list[Any] = []
     result = start(tmp_path, monkeypatch, ScriptedChatModel(["no code"] * 3), events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,11 @@ from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task_now
 from kernelblaster.harness.task.unseen import told_apart_now, unseen_tasks_now
-from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
+from kernelblaster.tools.first_kernel.writer import (
+    InitialKernel,
+    write_for_all_sizes,
+    write_initial_cuda,
+)
 
 CONVOLUTION = """\
 import torch
@@ -108,8 +113,8 @@ def loaded(folder: Path, text: str) -> Task:
     return load_task_now(path)
 
 
-def written(task: Task, *beside: Task) -> str:
-    made = write_initial_cuda(task, *beside)
+def written(task: Task, apart: Sequence[Task] = ()) -> str:
+    made = write_for_all_sizes(task, apart) if apart else write_initial_cuda(task)
     assert isinstance(made, InitialKernel), made
     return made.source
 
@@ -118,8 +123,8 @@ def written(task: Task, *beside: Task) -> str:
 async def test_told_apart_a_kernel_holds_at_unseen_sizes(tmp_path: Path, text: str) -> None:
     task = loaded(tmp_path, text)
     apart = told_apart_now(task)
-    assert apart is not None and apart.full == task.full
-    source, device = written(apart, task), SimulatedDevice("H100")
+    assert apart and all(each.full == task.full for each in apart)
+    source, device = written(task, apart), SimulatedDevice("H100")
     unseen = unseen_tasks_now(task, 2, 0, measured=False)
     assert len(unseen) == 2
     for each in (task, *unseen):
@@ -137,11 +142,10 @@ def test_sizes_that_are_one_in_full_but_not_when_verified_go_apart(tmp_path: Pat
     assert task.full.dimensions["batch_size"] == task.full.dimensions["height"]
     assert small["batch_size"] != small["height"]
     apart = told_apart_now(task)
-    assert apart is not None
-    sizes = apart.verify.dimensions
-    assert sizes["height"] == sizes["width"] != sizes["batch_size"]
-    assert sizes["kernel_size"] == 3 != sizes["in_channels"]
-    source = written(apart, task)
+    for sizes in (each.verify.dimensions for each in apart):
+        assert sizes["height"] == sizes["width"] != sizes["batch_size"]
+        assert sizes["kernel_size"] == 3 != sizes["in_channels"]
+    source = written(task, apart)
     assert "/ 3.0f" in source and re.search(r"ky_size = 3;", source)
 
 
@@ -150,4 +154,4 @@ def test_where_all_sizes_differ_nothing_is_asked(
 ) -> None:
     task = loaded(tmp_path, PLAIN)
     monkeypatch.setattr("kernelblaster.harness.task.unseen.run_reference", None)
-    assert told_apart_now(task) is None
+    assert told_apart_now(task) == ()

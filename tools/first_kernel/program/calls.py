@@ -124,28 +124,27 @@ def names_of(task: Task) -> list[Call]:
     ]  # fmt: skip
 
 
-def calls_of(task: Task, sizes: Sizes, beside: Task | None = None) -> list[Call]:
+def calls_of(task: Task, sizes: Sizes, beside: Sequence[Task] = ()) -> list[Call]:
     """Return the operations that the outputs follow from, in order.
 
     Args:
         task: the task.
         sizes: its constants.
-        beside: the same one, whose small variant is a third in which all holds.
+        beside: the same one, with other small variants in which all holds, too.
 
     Raises:
         CannotWrite: the program is not known for all variants, or is another in a small one.
     """
     if task.program is None:
         raise CannotWrite(f"torch.export could not trace the reference: {task.program_failure}")
-    small = _small_program(task)
-    third = _small_program(beside) if beside else small
+    nodes = task.program.nodes
+    others = [_small_program(each).nodes for each in (task, *beside)]
     renamed = {theirs.name: ours.name
-               for program in (small, third)
-               for ours, theirs in zip(task.program.nodes, program.nodes, strict=True)}  # fmt: skip
+               for each in others for ours, theirs in zip(nodes, each, strict=True)}  # fmt: skip
     needed = _needed(task.program)
     return [
-        _Pairing(sizes, renamed, ours, beside is not None).call(theirs, also)
-        for ours, theirs, also in zip(task.program.nodes, small.nodes, third.nodes, strict=True)
+        _Pairing(sizes, renamed, ours).call(*theirs)
+        for ours, *theirs in zip(nodes, *others, strict=True)
         if ours.name in needed
     ]
 
@@ -204,49 +203,43 @@ def _references(value: Any) -> Iterator[str]:
 
 
 class _Pairing:
-    """Lays the arguments of one operation in all variants over each other.
+    """Lays the arguments of one operation in all variants over each other."""
 
-    Where there is no third variant, the small one stands in its place.
-    """
-
-    def __init__(
-        self, sizes: Sizes, renamed: Mapping[str, str], node: ProgramNode, is_third: bool
-    ) -> None:
+    def __init__(self, sizes: Sizes, renamed: Mapping[str, str], node: ProgramNode) -> None:
         self._sizes = sizes
         self._renamed = renamed
         self._node = node
-        self._is_third = is_third
 
-    def call(self, small: ProgramNode, third: ProgramNode) -> Call:
+    def call(self, *others: ProgramNode) -> Call:
         node = self._node
         kwargs = {
-            key: self._joined(value, small.kwargs[key], third.kwargs[key])
+            key: self._joined(value, *(each.kwargs[key] for each in others))
             for key, value in node.kwargs.items()
         }
+        shapes = [each.shape for each in others if each.shape is not None]
         dims = None
-        if node.shape is not None and small.shape is not None and third.shape is not None:
-            also = third.shape if self._is_third else None
-            dims = self._sizes.dims(node.shape, small.shape, also)
-        args = self._joined(node.args, small.args, third.args)
+        if node.shape is not None and len(shapes) == len(others):
+            dims = self._sizes.dims(node.shape, *shapes)
+        args = self._joined(node.args, *(each.args for each in others))
         return Call(node.name, node.op, args, kwargs, dims, node.dtype, node.line)
 
-    def _joined(self, full: Any, small: Any, third: Any) -> Any:
+    def _joined(self, full: Any, *others: Any) -> Any:
         if isinstance(full, Mapping):
             if "ref" in full:
-                for other in (small, third):
-                    if self._renamed.get(other["ref"], other["ref"]) != full["ref"]:
-                        raise CannotWrite(f"{self._node.op} has other arguments when shrunk")
+                names = {self._renamed.get(each["ref"], each["ref"]) for each in others}
+                if names != {full["ref"]}:
+                    raise CannotWrite(f"{self._node.op} has other arguments when shrunk")
                 return Reference(full["ref"])
             return float(full["float"])
         if isinstance(full, list | tuple):
-            if not len(full) == len(small) == len(third):
+            if any(len(each) != len(full) for each in others):
                 raise CannotWrite(f"{self._node.op} has other arguments when shrunk")
-            return tuple(map(self._joined, full, small, third))
-        if full == small == third:
+            return tuple(map(self._joined, full, *others))
+        if all(each == full for each in others):
             return full
-        if isinstance(full, bool | str) or None in (full, small, third):
-            raise CannotWrite(f"{self._node.op} is given {full}, and {small} when shrunk")
-        if all(isinstance(each, int) for each in (full, small, third)):
-            return self._sizes.of(full, small, third if self._is_third else None)
-        texts = [number(float(each)) for each in (full, small, third)]
-        return Number(f"({self._sizes.chosen(*(texts if self._is_third else texts[:2]))})")
+        if isinstance(full, bool | str) or None in (full, *others):
+            raise CannotWrite(f"{self._node.op} is given {full}, and {others[0]} when shrunk")
+        if all(isinstance(each, int) for each in (full, *others)):
+            return self._sizes.of(full, others[0], others[1:])
+        texts = [number(float(each)) for each in (full, *others)]
+        return Number(f"({self._sizes.chosen(*texts)})")

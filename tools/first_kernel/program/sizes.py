@@ -6,13 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from ....harness.records.tasks import Task
+from ....harness.records.tasks import Task, TaskVariant
 from ....harness.task.names import constants_of
 from .values import ONE, CannotWrite, Dim, Dims
 
+Pair = tuple[int, int]
+"""Values in the full variant and in the small one."""
+Values = tuple[int, ...]
+"""Values in further variants."""
 ZERO = Dim("0", 0, 0)
 _OFFSETS = tuple(sorted(range(-16, 17), key=abs))
-_ARITHMETIC = re.compile(r"[\d\s()+*/-]+")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _FACTORS = (2, 3, 4, 6, 8, 5, 7, 9, 12, 16, 32, 64)
 
 
@@ -90,131 +94,144 @@ def atom(dim: Dim) -> str:
     return f"({dim.text})" if " " in dim.text or dim.text.startswith("-") else dim.text
 
 
+def shapes_of(variant: TaskVariant) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor by name."""
+    return {tensor.name: tensor.shape for tensor in variant.tensors}
+
+
 class Sizes:
     """The constants at hand: those of task.cuh, and those that the source declares from them."""
 
-    def __init__(self, task: Task, beside: Task | None = None) -> None:
+    def __init__(self, task: Task, beside: Sequence[Task] = ()) -> None:
         """Know the constants of a task by their values in its two variants.
 
         Args:
             task: the task.
-            beside: the same one, whose small variant is a third in which all holds.
+            beside: the same one, with other small variants in which all holds, too.
 
         Raises:
             CannotWrite: a tensor has another number of axes in one of them.
         """
         self.declarations: list[str] = []
-        self._known: dict[tuple[int, int], list[str]] = {}
-        self._third: dict[str, int] = {}
-        """What is known of them in the third variant."""
-        small = {tensor.name: tensor.shape for tensor in task.verify.tensors}
-        third = {tensor.name: tensor.shape for tensor in beside.verify.tensors} if beside else {}
+        self._known: dict[Pair, list[str]] = {}
+        self._elsewhere: dict[str, Values] = {}
+        """What is known of them in the other variants."""
+        shapes = [shapes_of(each.verify) for each in (task, *beside)]
         for tensor in task.full.tensors:
-            name = tensor.name.upper()
-            if len(small[tensor.name]) != len(tensor.shape):
+            found = [tensor.shape, *(each[tensor.name] for each in shapes)]
+            if any(len(each) != len(tensor.shape) for each in found):
                 raise CannotWrite(f"tensor {tensor.name} changes its rank between the variants")
-            also = third.get(tensor.name, small[tensor.name]) if beside else ()
-            for axis, pair in enumerate(zip(tensor.shape, small[tensor.name], strict=True)):
-                self._know(pair, f"{name}_SIZE_{axis}", also[axis] if also else None)
+            for axis, (full, small, *others) in enumerate(zip(*found, strict=True)):
+                self._know((full, small), f"{tensor.name.upper()}_SIZE_{axis}", tuple(others))
         names = constants_of(task.full).dimensions
+        smaller = [each.verify.dimensions for each in (task, *beside)]
         for dimension, full in task.full.dimensions.items():
-            if dimension in task.verify.dimensions:
-                size = beside.verify.dimensions.get(dimension) if beside else None
-                self._know((full, task.verify.dimensions[dimension]), names[dimension], size)
+            if all(dimension in each for each in smaller):
+                small, *others = (each[dimension] for each in smaller)
+                self._know((full, small), names[dimension], tuple(others))
 
-    def of(self, full: int, verify: int, third: int | None = None) -> Dim:
+    def of(self, full: int, verify: int, others: Values = ()) -> Dim:
         """Return the number with these values, by a constant of the task or one made of them.
 
+        Args:
+            full: its value in the full variant.
+            verify: in the small one.
+            others: in the other variants; nothing where that is not known.
+
         Raises:
-            CannotWrite: only a third variant, in which its value is known, tells it from others.
+            CannotWrite: only these others tell it from numbers.
         """
         if full == verify:
-            if third not in (None, full):
-                raise CannotWrite(f"a size is {full} in two variants, and {third} in a third")
+            if any(each != full for each in others):
+                raise CannotWrite(f"a size is {full} in two variants, and {others} in others")
             return literal(full)
-        pair = (full, verify)
-        known = self._known.get(pair, ())
-        name = next((each for each in known if self._agrees(self._third.get(each), third)), None)
+        known = self._known.get((full, verify), ())
+        name = next((each for each in known if self._agrees(each, others)), None)
         if name is None:
-            name = self._declare(self._formula(full, verify, third), pair, third)
+            formula = self._formula(full, verify, others)
+            name = self._declare(formula, (full, verify), others)
         return Dim(name, full, verify)
 
     def named(self, dim: Dim) -> Dim:
         """Return a number that was computed, by a constant that has its value."""
         pair = (dim.full, dim.verify)
         if dim.full != dim.verify and pair not in self._known and dim.text.isidentifier():
-            self._know(pair, dim.text)
+            self._know(pair, dim.text, ())
         elif dim.full != dim.verify and pair not in self._known:
-            self._declare(dim.text, pair)
+            self._declare(dim.text, pair, ())
         return self.of(*pair)
 
-    def dims(
-        self, full: Sequence[int], verify: Sequence[int], third: Sequence[int] | None = None
-    ) -> Dims:
-        """Return the shape that has these sizes in the variants.
+    def dims(self, full: Sequence[int], verify: Sequence[int], *others: Sequence[int]) -> Dims:
+        """Return the shape that has these sizes in the variants, the other ones where known.
 
         Raises:
             CannotWrite: it has another number of axes in either.
         """
-        if len(full) != len(verify) or third is not None and len(third) != len(full):
+        if any(len(each) != len(full) for each in (verify, *others)):
             raise CannotWrite(f"a shape has {len(full)} axes, and {len(verify)} when shrunk")
-        also = third if third is not None else [None] * len(full)
-        return tuple(self.of(*each) for each in zip(full, verify, also, strict=True))
+        return tuple(
+            self.of(ours, theirs, tuple(rest))
+            for ours, theirs, *rest in zip(full, verify, *others, strict=True)
+        )
 
-    def chosen(self, full: str, verify: str, third: str | None = None) -> str:
-        """Return the text that is one literal in the full variant and another in the small one.
+    def chosen(self, full: str, verify: str, *others: str) -> str:
+        """Return the text that is another literal in each of the variants.
 
         Raises:
             CannotWrite: nothing tells the variants apart.
         """
+        texts = (full, verify, *others)
         for (ours, theirs), names in self._known.items():
-            for name in names:
-                if ours == theirs:
-                    continue
-                if third is None:
-                    return f"{name} == {ours} ? {full} : {verify}"
-                if self._third.get(name, ours) not in (ours, theirs):
-                    rest = f"{name} == {theirs} ? {verify} : {third}"
-                    return f"{name} == {ours} ? {full} : ({rest})"
+            for name in names if ours != theirs else ():
+                sizes = (ours, theirs, *self._elsewhere.get(name, ()))
+                told = dict(zip(sizes, texts, strict=False))
+                if len(sizes) >= len(texts) and all(
+                    told[size] == text for size, text in zip(sizes, texts, strict=False)
+                ):
+                    *first, (_, last) = told.items()
+                    tests = " : ".join(f"{name} == {size} ? {text}" for size, text in first)
+                    return f"{tests} : {last}"
         raise CannotWrite(f"{full} becomes {verify} in a variant that has the same sizes")
 
-    def _declare(self, formula: str, pair: tuple[int, int], third: int | None = None) -> str:
+    def _declare(self, formula: str, pair: Pair, others: Values) -> str:
         name = f"SIZE_{len(self.declarations)}"
         self.declarations.append(f"constexpr long long {name} = {formula};")
-        self._know(pair, name, self._in_third(formula) if third is None else third)
+        self._know(pair, name, others or self._values(formula))
         return name
 
-    def _know(self, pair: tuple[int, int], name: str, third: int | None = None) -> None:
+    def _know(self, pair: Pair, name: str, others: Values) -> None:
         self._known.setdefault(pair, []).append(name)
-        if third is not None:
-            self._third[name] = third
+        if others:
+            self._elsewhere[name] = others
 
-    @staticmethod
-    def _agrees(one: int | None, other: int | None) -> bool:
-        return one is None or other is None or one == other
+    def _agrees(self, formula: str, others: Values) -> bool:
+        """Whether a formula has some values in the other variants, as far as both are known."""
+        values = self._values(formula) if others else ()
+        return not values or not others or values == others
 
-    def _in_third(self, formula: str) -> int | None:
-        """Return the value of a formula in the third variant, where that is known of its parts."""
-        if not self._third:
-            return None
-        text = re.sub(r"[A-Za-z_]\w*", lambda name: str(self._third.get(name[0], "?")), formula)
-        if not _ARITHMETIC.fullmatch(text):
-            return None
-        with suppress(ZeroDivisionError):
-            return int(eval(text.replace("/", "//")))
-        return None
+    def _values(self, formula: str) -> Values:
+        """Return what a formula comes to in the other variants; nothing where that is not known."""
+        names = {name: self._elsewhere.get(name, ()) for name in _NAME.findall(formula)}
+        if not names or not all(names.values()) or "?" in formula:
+            return ()
+        found = []
+        for each in range(len(next(iter(names.values())))):
+            text = _NAME.sub(lambda name, at=each: str(names[name[0]][at]), formula)  # type: ignore[misc]
+            with suppress(ZeroDivisionError):
+                found.append(int(eval(text.replace("/", "//"))))
+        return tuple(found)
 
-    def _formula(self, full: int, verify: int, third: int | None) -> str:
+    def _formula(self, full: int, verify: int, others: Values) -> str:
         for text, ours, theirs in self._formulas():
-            if (ours, theirs) == (full, verify) and self._agrees(self._in_third(text), third):
+            if (ours, theirs) == (full, verify) and self._agrees(text, others):
                 return text
-        return self.chosen(str(full), str(verify), None if third is None else str(third))
+        return self.chosen(str(full), str(verify), *map(str, others))
 
     def _formulas(self) -> Iterator[tuple[str, int, int]]:
         """Yield formulas over the known constants, the plainest first."""
         known = [
             (name, *pair) for pair, names in self._known.items() if pair[0] != pair[1]
-            for name in {self._third.get(name): name for name in reversed(names)}.values()
+            for name in {self._elsewhere.get(name): name for name in reversed(names)}.values()
         ]  # fmt: skip
         for name, a, b in known:
             for factor in _FACTORS:
@@ -229,9 +246,10 @@ class Sizes:
                 yield f"{first} * {second}", a * c, b * d
                 if c and d and a % c == 0 and b % d == 0:
                     yield f"{first} / {second}", a // c, b // d
-        for name, a, b in known:
-            for factor in _FACTORS[:5]:
-                for offset in _OFFSETS:
+        # What is halved most often follows from what was halved before.
+        for factor in _FACTORS[:5]:
+            for offset in _OFFSETS:
+                for name, a, b in reversed(known):
                     text = f"({_offset(name, offset)}) / {factor}"
                     yield text, (a + offset) // factor, (b + offset) // factor
         for first, a, b in known:
