@@ -10,7 +10,7 @@ code though the knowledge base does not list it there, and what a model thinks o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NotRequired, TypedDict
 
 from ...memory.records.evidence import Step
@@ -134,12 +134,16 @@ def table_of(state: Reads) -> Table:
         steps = visible_steps(workspace, _place(state))
         at, where = state["knowledge_at"], state["state_choice"].state
         withheld = withheld_here(workspace, state, steps)
-        tried = (*techniques_tried(steps, state), *withheld)
         evaluation = workspace.evaluation(current.evaluation_key)
         assert evaluation.profile is not None
         kernels = [share.kernel for share in evaluation.profile.by_kernel]
-        made = first_rewrites(source, task, kernels)
+        tries = tried_here(steps, state)
+        made = first_rewrites(source, task, kernels, tries)
+        targets = _targets(made, source, kernels)
         by_model = plan.models.model_of("kernel_writer") != BUILTIN
+        by_rewrite = not by_model or plan.models.rewrites_first
+        settled = _settled(tries, targets if by_rewrite else {})
+        tried = (*settled, *state.get("rejected", ()), *withheld)
         fit = Fitness({}, {})
         if by_model:
             path = path_to(current.source_sha256, steps)
@@ -150,21 +154,22 @@ def table_of(state: Reads) -> Table:
         )  # fmt: skip
         knowledge = workspace.knowledge
         offered = knowledge.offered(where, context, at)
-        made |= macro_rewrites(offered, source, task, kernels)
-        context = aimed_at(context, _targets(made, source, kernels))
+        macros = macro_rewrites(offered, source, task, kernels)
+        made |= macros
+        context = aimed_at(context, targets | _targets(macros, source, kernels))
         reasons = {
             technique: found.reason if isinstance(found, Inapplicable) else None
             for technique, found in made.items()
         }
-        by_rewrite = {technique for technique, why in reasons.items() if why is None}
+        able = {technique for technique, why in reasons.items() if why is None}
         # What no rewrite can do to this source only a model could write: nothing is asked of it.
-        known = knowledge.candidates(where, context, at, None if by_model else by_rewrite)
+        known = knowledge.candidates(where, context, at, None if by_model else able)
         deprecated = knowledge.deprecated(where, context, at)
-        settled = {card.technique for card in offered} | set(tried) | deprecated
-        beyond = set(reasons) if by_model else by_rewrite
+        known_here = {card.technique for card in offered} | set(tried) | deprecated
+        beyond = set(reasons) if by_model else able
         if by_model and plan.memory == "off":  # No state lists what a model could write.
             beyond |= fit.kernels.keys()
-        unlisted = knowledge.beliefs(where, sorted(beyond - settled), context, at)
+        unlisted = knowledge.beliefs(where, sorted(beyond - known_here), context, at)
         asks = plan.models.model_of("optimization_proposer") != BUILTIN
         lessons = knowledge.lessons(at) if asks else []
         described = described_in(knowledge, identity.kind, at)
@@ -182,7 +187,7 @@ def table_of(state: Reads) -> Table:
         known=known,
         unlisted=unlisted,
         reasons=reasons,
-        inapplicable=sum(card.technique not in by_rewrite for card in offered),
+        inapplicable=sum(card.technique not in able for card in offered),
         refused=refusals(tried, deprecated, lessons, where.id) | withheld,
         withheld=withheld,
         unfit=fit.unfit,
@@ -191,7 +196,7 @@ def table_of(state: Reads) -> Table:
         lessons=lessons,
         remembers=plan.memory != "off",
         written_by_model=by_model,
-        by_rewrite=not by_model or plan.models.rewrites_first,
+        by_rewrite=by_rewrite,
     )
 
 
@@ -222,23 +227,33 @@ def _place(state: Reads) -> Place:
     return state["iteration"], state["rollout"], state["step"]
 
 
-def techniques_tried(steps: Sequence[Step], state: Reads) -> tuple[str, ...]:
-    """Return the techniques not worth trying on this source again.
+def tried_here(steps: Sequence[Step], state: Reads) -> frozenset[tuple[str, str]]:
+    """Return the techniques not worth trying again on kernels of this source, each with the kernel.
 
-    Those tried on this very source, those that this rollout tried without gain since its last real
-    gain (neutral changes since then give them no new chance), and those that a person rejected.
-    `steps` are those that the rollout may know of.
+    Those tried on this very source, and those that this rollout tried without gain since its last
+    real gain (neutral changes since then give them no new chance). `steps` are those that the
+    rollout may know of.
     """
     parent = state["current"].source_sha256
-    tried = {step.technique for step in steps if step.parent_sha256 == parent}
-    tried.update(state.get("rejected", ()))
+    found = {(step.technique, step.launch) for step in steps if step.parent_sha256 == parent}
     for step in reversed(steps):
         if (step.iteration, step.rollout) != (state["iteration"], state["rollout"]):
             break
         if step.log_gain is not None and step.log_gain > REAL_GAIN:
             break
-        tried.add(step.technique)
-    return tuple(sorted(tried))
+        found.add((step.technique, step.launch))
+    return frozenset(found)
+
+
+def _settled(
+    tries: Set[tuple[str, str]], targets: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the techniques tried that no rewrite does to another kernel of the program."""
+    left = {
+        technique for technique, target in targets.items()
+        if not tries & {(technique, target), (technique, "")}
+    }
+    return tuple(sorted({technique for technique, _ in tries} - left))
 
 
 # By a model ----------------------------------------------------------------------------------

@@ -189,7 +189,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
         return ()
 
     def first_rewrites(
-        source: str, task: Task, kernels: Any = ()
+        source: str, task: Task, kernels: Any = (), tried: Any = ()
     ) -> dict[str, Rewritten | Inapplicable]:
         return {rewrite.technique: rewrite.apply(source, task, {}) for rewrite in rewrites}
 

@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib import metadata
 from types import MappingProxyType
 from typing import NamedTuple
@@ -72,14 +72,22 @@ def applicable(source: str, task: Task) -> dict[str, str | None]:
 
 
 def first_rewrites(
-    source: str, task: Task, kernels: Kernels = ()
+    source: str, task: Task, kernels: Kernels = (), tried: Collection[tuple[str, str]] = ()
 ) -> dict[str, Rewritten | Inapplicable]:
     """Return what each built-in rewrite makes of a source with the first values that apply, or why
-    none does; `kernels` as for `Rewrite.apply`."""
+    none does.
+
+    Args:
+        source: a file of kernels.
+        task: what it computes.
+        kernels: as for `Rewrite.apply`.
+        tried: techniques, each with a kernel that it is not to change.
+    """
     found: dict[str, Rewritten | Inapplicable] = {}
     for rewrite in rewrites():
+        left = [each for each in kernels if (rewrite.technique, each) not in tried]
         for choice in _choices(rewrite):
-            made = rewrite.apply(source, task, choice, kernels)
+            made = rewrite.apply(source, task, choice, left or kernels)
             if isinstance(made, Rewritten):
                 found[rewrite.technique] = made
                 break
