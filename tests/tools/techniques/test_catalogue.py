@@ -251,3 +251,13 @@ def test_a_kernel_that_cannot_be_changed_stands_in_nobodys_way() -> None:
     assert isinstance(other, Rewritten) and other.note.startswith(f"{second}:")
     alone = tiling.apply(done.source, task, kernels=[first])
     assert isinstance(alone, Inapplicable) and "a square of results already" in alone.reason
+
+
+def test_what_was_tried_on_one_kernel_is_done_to_the_next() -> None:
+    task = product_task()
+    source = copied(initial(task), 2)
+    first, second = sorted(kernel_texts(source))
+    found = first_rewrites(source, task, [first, second], {("register_tiling", first)})
+    made = {name: each for name, each in found.items() if isinstance(each, Rewritten)}
+    assert target_of(made["register_tiling"], source, [first, second]) == second
+    assert target_of(made["shared_memory_tiling"], source, [first, second]) == first
