@@ -9,6 +9,8 @@ import pytest
 
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.records.tensors import TensorSpec
+from kernelblaster.tools.first_kernel.kernels.source import _bytes
+from kernelblaster.tools.first_kernel.program.arrays import Storage
 from kernelblaster.tools.first_kernel.program.sizes import Sizes
 from kernelblaster.tools.first_kernel.program.values import CannotWrite
 
@@ -74,3 +76,16 @@ def test_what_only_a_further_variant_tells_from_a_number_is_refused() -> None:
     with pytest.raises(CannotWrite, match="7 in two variants"):
         sizes.of(7, 7, (8,))
     assert sizes.of(7, 7, (7,)).text == "7"
+
+
+def test_results_that_share_a_place_get_room_for_the_largest_in_any_variant() -> None:
+    one, other = task((16, 20), (4, 8)), task((16, 20), (20, 10))
+    for beside, text in (((), "X_SIZE_1 * 4"),
+                         ((other,), "larger(X_SIZE_0 * 4, X_SIZE_1 * 4)")):  # fmt: skip
+        sizes = Sizes(one, beside)
+        others = (20,), (10,)
+        found = _bytes(
+            [Storage("a", "float32", sizes.of(16, 4, others[0] if beside else ())),
+             Storage("b", "float32", sizes.of(20, 8, others[1] if beside else ()))], sizes,
+        )  # fmt: skip
+        assert text in found and ("larger" in found) == bool(beside)

@@ -71,7 +71,9 @@ class _Kernel:
 
 def source_of(task: Task, sizes: Sizes, launches: Sequence[Pen | Unwritten]) -> Sketch:
     """Return the CUDA source that does the launches in order."""
-    taken = {tensor.name for tensor in task.full.tensors} | {"blocks_of", "workspace", "stream"}
+    taken = {tensor.name for tensor in task.full.tensors} | {
+        "blocks_of", "larger", "workspace", "stream",
+    }  # fmt: skip
     pens = [launch for launch in launches if isinstance(launch, Pen)]
     kernels = _kernels(pens, taken)
     functions = _functions(launches, taken)
@@ -86,7 +88,13 @@ def source_of(task: Task, sizes: Sizes, launches: Sequence[Pen | Unwritten]) -> 
     lines: list[str] = []
     total = "0"
     scratch = [_aligned(function.scratch) for function in functions.values()]
-    for number, size in enumerate([*map(_bytes, slots), *scratch]):
+    places_bytes = [_bytes(sharing, sizes) for sharing in slots]
+    if any("larger(" in size for size in places_bytes):
+        lines += [
+            "constexpr size_t larger(size_t one, size_t other) {",
+            "    return one > other ? one : other;", "}", "",
+        ]  # fmt: skip
+    for number, size in enumerate([*places_bytes, *scratch]):
         lines.append(f"constexpr size_t PLACE_{number} = {total};")
         total = f"PLACE_{number} + {size}"
     if lines:
@@ -190,22 +198,25 @@ def _misfit(sharing: Sequence[Storage], storage: Storage) -> tuple[int, int]:
     return max(wanted - room, 0), room
 
 
-def _bytes(sharing: Sequence[Storage]) -> str:
+def _bytes(sharing: Sequence[Storage], sizes: Sizes) -> str:
     """Return the size of a place as text: the largest of what shares it, aligned."""
-    sizes = {
-        (each.size.full * width, each.size.verify * width): f"{atom(each.size)} * {width}"
-        for each in sharing for width in (DTYPE_BYTES[each.dtype],)
-    }  # fmt: skip
-    # What is smaller than another in both variants says nothing.
+    found = {}
+    for each in sharing:
+        width, size = DTYPE_BYTES[each.dtype], each.size
+        values = (size.full, size.verify, *sizes.elsewhere(size.text))
+        found[tuple(value * width for value in values)] = f"{atom(size)} * {width}"
+    # What is smaller than another in all variants that are known says nothing.
     kept = [
-        text for size, text in sizes.items()
+        text for size, text in found.items()
         if not any(
-            other != size and other[0] >= size[0] and other[1] >= size[1] for other in sizes
+            other != size and len(other) == len(size)
+            and all(theirs >= ours for theirs, ours in zip(other, size, strict=True))
+            for other in found
         )
     ]  # fmt: skip
     largest = kept[0]
     for text in kept[1:]:
-        largest = f"({largest} > {text} ? {largest} : {text})"
+        largest = f"larger({largest}, {text})"
     return _aligned(largest)
 
 

@@ -196,7 +196,7 @@ class Sizes:
     def _declare(self, formula: str, pair: Pair, others: Values) -> str:
         name = f"SIZE_{len(self.declarations)}"
         self.declarations.append(f"constexpr long long {name} = {formula};")
-        self._know(pair, name, others or self._values(formula))
+        self._know(pair, name, others or self.elsewhere(formula))
         return name
 
     def _know(self, pair: Pair, name: str, others: Values) -> None:
@@ -206,10 +206,10 @@ class Sizes:
 
     def _agrees(self, formula: str, others: Values) -> bool:
         """Whether a formula has some values in the other variants, as far as both are known."""
-        values = self._values(formula) if others else ()
+        values = self.elsewhere(formula) if others else ()
         return not values or not others or values == others
 
-    def _values(self, formula: str) -> Values:
+    def elsewhere(self, formula: str) -> Values:
         """Return what a formula comes to in the other variants; nothing where that is not known."""
         names = {name: self._elsewhere.get(name, ()) for name in _NAME.findall(formula)}
         if not names or not all(names.values()) or "?" in formula:
