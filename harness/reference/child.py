@@ -88,9 +88,10 @@ def _answer(request: Mapping[str, Any], drawing: Callable[[], None]) -> dict[str
     reading = Reading.model_validate(request["reading"])
     if asked := request.get("shapes"):
         full = Variant(source, path, {}, reading)
-        drawn = other_sizes(
-            full, source, request["verify"], asked["count"], asked["seed"], asked["beside"]
-        )
+        base, beside = request["verify"], asked["beside"]
+        if beside is not None and not full.faked:  # It is really run, over and over: at the small.
+            base, beside = beside, base
+        drawn = other_sizes(full, source, base, asked["count"], asked["seed"], beside)
         variation = Variation.model_validate(request["variation"])
         shapes = [each.described("full", variation, {}) for each in drawn]
         programs = [_of_what_is_read(_program(each)[0], variation.unread) for each in drawn] if (

@@ -12,7 +12,7 @@ from ..build.cache import cache_root, new_entry
 from ..process.children import off_loop
 from ..records.identity import sha256_of_json
 from ..records.programs import Program
-from ..records.tasks import Task, TaskVariant
+from ..records.tasks import REFERENCE_SECONDS, Task, TaskVariant
 from ..records.versions import JUDGE_VERSION
 from .loading import run_reference
 from .pytorch import torch_version
@@ -20,8 +20,9 @@ from .pytorch import torch_version
 DEFAULT_SHAPES, MOST_SHAPES = 2, 32
 """At which a winner is looked at: one below the task's sizes, one above. Each is an evaluation."""
 
-APART, APART_NODES = 3, 500
-"""Variants that tell sizes apart, and operations above which there is one: each is exported."""
+APART, APART_NODES, APART_SECONDS = 3, 500, 90.0
+"""Variants that tell sizes apart, operations above which there is one, for each is exported, and
+what they are waited for."""
 
 DRAWS_VERSION = "2"
 """Raised when the same seed draws other sizes, or they are described in another way."""
@@ -64,7 +65,7 @@ def told_apart_now(task: Task) -> tuple[Task, ...]:
     ):
         return ()
     count = APART if len(program.nodes) <= APART_NODES else 1
-    drawn = _drawn(task, task.full.dimensions, count, "told apart", small)
+    drawn = _drawn(task, task.full.dimensions, count, "told apart", small, APART_SECONDS)
     return tuple(
         task.model_copy(
             update={"verify": TaskVariant.model_validate(variant | {"name": "verify"}),
@@ -85,7 +86,7 @@ def changed_dimensions(task: Task, other: Task) -> dict[str, int]:
 
 def _drawn(
     task: Task, base: Mapping[str, int], count: int, seed: str,
-    beside: Mapping[str, int] | None = None,
+    beside: Mapping[str, int] | None = None, seconds: float = REFERENCE_SECONDS,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the variants of a task at sizes around some, and where others are told, beside which
     sizes are told apart, the program at each."""
@@ -97,7 +98,7 @@ def _drawn(
         drawn = run_reference(
             Path(task.path), task.source, {}, base, Path(),
             asks={"shapes": asked},
-            variation=task.variation, reading=task.reading,
+            variation=task.variation, reading=task.reading, seconds=seconds,
         )  # fmt: skip
         with new_entry(final) as directory:
             (directory / "shapes.json").write_text(json.dumps(drawn), encoding="utf-8")
