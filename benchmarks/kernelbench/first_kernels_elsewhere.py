@@ -2,8 +2,8 @@
 
     python benchmarks/kernelbench/first_kernels_elsewhere.py --kernelbench DIR [--tasks FILE]
 
-Each problem's first kernel is written from its two variants alone (`two`) and with the one that
-tells sizes from numbers (`apart`), and evaluated by the simulated device as it was loaded and at
+Each problem's first kernel is written from its two variants alone (`two`) and with those that tell
+sizes from numbers (`apart`), and evaluated by the simulated device as it was loaded and at
 two sets of unseen sizes, as a winner is. A line a problem, then the totals.
 """
 

@@ -11,7 +11,8 @@ With "verify" null the task is described first and its verify dimensions are cho
 the cases are made. With "answers": folder too, one case at full dimensions ("verify") is made, with
 its answers in that folder, or, with "exact": true, the tolerances of the case that lies there are.
 With "shapes": {"count", "seed", "programs": whether they are wanted, "beside": other sizes of it}
-nothing is made: the task is described at sizes drawn around "verify", as {"shapes", "programs"}.
+nothing is made: the task is described at sizes drawn around "verify", as {"shapes", "programs"},
+around those beside where its tensors cannot be faked.
 With "interface": true it is said how the tensors of `launch` are found in forward()'s arguments and
 in the model, as {"interface": ...}. With "claim": an input that somebody claims, the one case is
 that, or {"not_an_input": why} is answered.

@@ -14,7 +14,7 @@ from ..records.identity import sha256_of_json
 from ..records.programs import Program
 from ..records.tasks import REFERENCE_SECONDS, Task, TaskVariant
 from ..records.versions import JUDGE_VERSION
-from .loading import run_reference
+from .loading import ReferenceFails, run_reference
 from .pytorch import torch_version
 
 DEFAULT_SHAPES, MOST_SHAPES = 2, 32
@@ -95,11 +95,15 @@ def _drawn(
     final = cache_root() / "shapes" / key[:2] / key
     drawn: dict[str, Any] | None = _cached(final / "shapes.json")
     if drawn is None:
-        drawn = run_reference(
-            Path(task.path), task.source, {}, base, Path(),
-            asks={"shapes": asked},
-            variation=task.variation, reading=task.reading, seconds=seconds,
-        )  # fmt: skip
+        try:
+            drawn = run_reference(
+                Path(task.path), task.source, {}, base, Path(), asks={"shapes": asked},
+                variation=task.variation, reading=task.reading, seconds=seconds,
+            )  # fmt: skip
+        except ReferenceFails:  # It will the next time, too.
+            if beside is None:
+                raise
+            drawn = {"shapes": [], "programs": []}
         with new_entry(final) as directory:
             (directory / "shapes.json").write_text(json.dumps(drawn), encoding="utf-8")
     return drawn

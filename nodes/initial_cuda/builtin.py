@@ -8,6 +8,7 @@ from ...harness.task.unseen import told_apart_now
 from ...tools.first_kernel.kernels.missing import Sketch
 from ...tools.first_kernel.writer import NotWritten, write_for_all_sizes
 from ...tools.first_kernel.writer import write_initial_cuda as write_builtin
+from ...tools.progress import report_progress
 
 
 def translate(task: Task) -> str:
@@ -37,7 +38,8 @@ def translations(task: Task) -> tuple[str, ...]:
     plain = translate(task)
     try:
         general = write_for_all_sizes(task, told_apart_now(task))
-    except UserError:  # It does not run at other sizes.
+    except UserError as error:
+        report_progress("note", text=f"which numbers are sizes was not found out: {error}")
         return (plain,)
     if isinstance(general, NotWritten):
         return (plain,)

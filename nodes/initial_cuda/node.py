@@ -19,6 +19,7 @@ from typing import Any, TypedDict
 
 from ...harness.errors import UserError
 from ...harness.files import read_source
+from ...harness.process.children import off_loop
 from ...harness.records.evaluations import Evaluation
 from ...harness.records.outcomes import Outcome, outcome_in_words
 from ...harness.records.record import Record
@@ -74,7 +75,8 @@ async def initial_cuda(state: Reads) -> dict[str, Any]:
     elif plan.start:
         written, solution = await asyncio.to_thread(_restated, plan, summary, by_model)
     elif not by_model:
-        written = Written(source=await _translated(plan, summary), author=BUILTIN)
+        sources = await _translations(plan, summary)
+        written = Written(source=await _passing(plan, summary, sources), author=BUILTIN)
     if written is None:
         examples = known.examples
         try:
@@ -90,21 +92,29 @@ async def _write_beside(plan: RunPlan, summary: TaskSummary, known: Remembered) 
     """Return the direct translation, which a known kernel is told against; where there is none,
     the known kernel itself."""
     try:
-        return Written(source=await _translated(plan, summary), author=BUILTIN)
+        sources = await _translations(plan, summary)
     except UserError:
         author = known.start.point.author if known.start.point else BUILTIN
         return Written(source=known.source, author=author)
+    return Written(source=await _passing(plan, summary, sources), author=BUILTIN)
 
 
-async def _translated(plan: RunPlan, summary: TaskSummary) -> str:
-    """Return the first of the built-in writer's kernels that passes, the last untried.
+async def _translations(plan: RunPlan, summary: TaskSummary) -> tuple[str, ...]:
+    """Return the built-in writer's kernels, the one that may hold at other sizes first.
 
     Raises:
         UserError: it writes none for this reference.
     """
     async with opened(plan) as workspace:
         task = await asyncio.to_thread(workspace.task, summary.artifact)
-        *others, last = await asyncio.to_thread(translations, task)
+    return await off_loop(translations, task)
+
+
+async def _passing(plan: RunPlan, summary: TaskSummary, sources: Sequence[str]) -> str:
+    """Return the first of some kernels that passes, the last untried."""
+    *others, last = sources
+    async with opened(plan) as workspace:
+        task = await asyncio.to_thread(workspace.task, summary.artifact)
         for source in others:
             evaluation = await awaited(
                 plan, workspace,
@@ -198,9 +208,10 @@ async def _built_in(plan: RunPlan, summary: TaskSummary, solution: str, why: str
     if solution:
         raise UserError(f"--start {plan.start}: {model} restated it in no way that passes: {why}")
     try:
-        source = await _translated(plan, summary)
+        sources = await _translations(plan, summary)
     except UserError as error:
         raise UserError(f"{model} wrote no kernel that passes ({why}), and {error}") from error
+    source = await _passing(plan, summary, sources)
     return Written(source=source, author=f"builtin ({model} failed: {why})")
 
 

@@ -11,14 +11,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence, Set
+from functools import partial
 from typing import Any, NotRequired, TypedDict
 
+from ...harness.records.tasks import Task
+from ...harness.vetting.symbols import bare_name
 from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
 from ...tools.rewriting.records import Inapplicable, Rewritten
-from ...tools.rewriting.target import target_of
-from ...tools.techniques.catalogue import Fitness, first_rewrites, fitness, techniques
+from ...tools.rewriting.target import targets_of
+from ...tools.techniques.catalogue import (
+    Fitness,
+    first_rewrite,
+    first_rewrites,
+    fitness,
+    rewrites,
+    techniques,
+)
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.history.steps import Place, path_to, visible_steps
@@ -137,9 +147,9 @@ def table_of(state: Reads) -> Table:
         evaluation = workspace.evaluation(current.evaluation_key)
         assert evaluation.profile is not None
         kernels = [share.kernel for share in evaluation.profile.by_kernel]
-        tries = tried_here(steps, state)
+        tries = tried_here(steps, state, kernels)
         made = first_rewrites(source, task, kernels, tries)
-        targets = _targets(made, source, kernels)
+        targets = targets_of(made, source, kernels)
         by_model = plan.models.model_of("kernel_writer") != BUILTIN
         by_rewrite = not by_model or plan.models.rewrites_first
         settled = _settled(tries, targets if by_rewrite else {})
@@ -156,7 +166,7 @@ def table_of(state: Reads) -> Table:
         offered = knowledge.offered(where, context, at)
         macros = macro_rewrites(offered, source, task, kernels)
         made |= macros
-        context = aimed_at(context, targets | _targets(macros, source, kernels))
+        context = aimed_at(context, targets | targets_of(macros, source, kernels))
         reasons = {
             technique: found.reason if isinstance(found, Inapplicable) else None
             for technique, found in made.items()
@@ -197,6 +207,7 @@ def table_of(state: Reads) -> Table:
         remembers=plan.memory != "off",
         written_by_model=by_model,
         by_rewrite=by_rewrite,
+        changes=partial(_changes, source, task, tries),
     )
 
 
@@ -212,46 +223,54 @@ def withheld_here(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> 
     return workspace.knowledge.withheld(where, facts, context, at)
 
 
-def _targets(
-    made: Mapping[str, Rewritten | Inapplicable], source: str, kernels: Sequence[str]
-) -> dict[str, str]:
-    """Return which of a program's kernels, the costliest first, each rewrite changes."""
-    return {
-        technique: target_of(found, source, kernels)
-        for technique, found in made.items()
-        if isinstance(found, Rewritten)
-    }
-
-
 def _place(state: Reads) -> Place:
     return state["iteration"], state["rollout"], state["step"]
 
 
-def tried_here(steps: Sequence[Step], state: Reads) -> frozenset[tuple[str, str]]:
-    """Return the techniques not worth trying again on kernels of this source, each with the kernel.
+def tried_here(
+    steps: Sequence[Step], state: Reads, kernels: Sequence[str]
+) -> frozenset[tuple[str, str]]:
+    """Return the techniques not worth trying again on kernels of this source, each with the bare
+    name of the kernel; with none for all, where the program has one: it may have had another name.
 
     Those tried on this very source, and those that this rollout tried without gain since its last
     real gain (neutral changes since then give them no new chance). `steps` are those that the
     rollout may know of.
     """
     parent = state["current"].source_sha256
-    found = {(step.technique, step.launch) for step in steps if step.parent_sha256 == parent}
+    found = [step for step in steps if step.parent_sha256 == parent]
     for step in reversed(steps):
         if (step.iteration, step.rollout) != (state["iteration"], state["rollout"]):
             break
         if step.log_gain is not None and step.log_gain > REAL_GAIN:
             break
-        found.add((step.technique, step.launch))
-    return frozenset(found)
+        found.append(step)
+    several = len(kernels) > 1
+    return frozenset(
+        (step.technique, bare_name(step.launch) if several and step.launch else "")
+        for step in found
+    )
+
+
+def _changes(
+    source: str, task: Task, tries: Set[tuple[str, str]], technique: str, kernel: str
+) -> bool:
+    """Say whether a technique's rewrite can change one kernel of the program, where it was not
+    tried."""
+    rewrite = next((each for each in rewrites() if each.technique == technique), None)
+    if rewrite is None or tries & {(technique, bare_name(kernel)), (technique, "")}:
+        return False
+    return isinstance(first_rewrite(rewrite, source, task, [kernel]), Rewritten)
 
 
 def _settled(
     tries: Set[tuple[str, str]], targets: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the techniques tried that no rewrite does to another kernel of the program."""
+    """Return the techniques tried that no rewrite does to another kernel of the program; a macro
+    that was tried is one."""
     left = {
         technique for technique, target in targets.items()
-        if not tries & {(technique, target), (technique, "")}
+        if not tries & {(technique, bare_name(target)), (technique, "")}
     }
     return tuple(sorted({technique for technique, _ in tries} - left))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ...harness.records.evaluations import Evaluation
@@ -68,6 +68,8 @@ class Table(NamedTuple):
     """Whether lowering can write what no built-in rewrite can."""
     by_rewrite: bool = True
     """Whether what a built-in rewrite can do is done by it."""
+    changes: Callable[[str, str], bool] = lambda technique, kernel: False
+    """Says whether a technique's built-in rewrite can change a kernel of the program."""
 
     def shown(self) -> list[Prospect]:
         """Return the techniques that can be written here, those with the most expected first."""
@@ -99,12 +101,17 @@ class Table(NamedTuple):
     def aimed(self, launches: Mapping[str, str]) -> PolicyContext:
         """Return the circumstances where techniques are aimed at kernels, by name of technique.
 
-        A built-in rewrite changes the kernel that it changes, whoever names another.
+        A built-in rewrite changes the kernel that is named where it can, else the costliest of
+        those that it can.
         """
         if self.context.kernel is None:
             return self.context
-        rewritten = self.context.kernel.targets if self.by_rewrite else {}
-        return aimed_at(self.context, {**launches, **rewritten})
+        targets = self.context.kernel.targets if self.by_rewrite else {}
+        kept = {
+            technique: kernel for technique, kernel in launches.items()
+            if technique not in targets or self.changes(technique, kernel)
+        }  # fmt: skip
+        return aimed_at(self.context, kept)
 
     def refusal(self, technique: str) -> str | None:
         """Return why a technique may not be proposed; None where it may."""

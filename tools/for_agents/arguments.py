@@ -97,7 +97,8 @@ class Application(Arguments):
     parameters: Annotated[dict[str, int], BeforeValidator(_numbers)] = Field(default_factory=dict)
     """Values by name, of those that describe_technique lists; those left out have the first."""
     kernel: str = ""
-    """Of a file with several, the one to change; without, the first that can be."""
+    """Of a file with several, the one to change; without, the first that can be. What is done to
+    all kernels alike (unroll_loop, fast_math, ...) is done to all."""
 
 
 def complaint(tool: str, arguments: type[Arguments]) -> Callable[[Any], str]:

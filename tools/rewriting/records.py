@@ -14,6 +14,8 @@ class Rewritten(Record):
     source: str
     note: str
     """What was changed, in one line."""
+    kernel: str = ""
+    """The one kernel that was; empty where several may have been."""
 
 
 class Inapplicable(Record):

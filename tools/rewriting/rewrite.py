@@ -61,4 +61,4 @@ class Rewrite:
         text = tidied(source, outcome.source)
         if text == source:
             return Inapplicable(reason="the source has this form already")
-        return Rewritten(source=text, note=outcome.note)
+        return outcome.model_copy(update={"source": text})

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ...harness.errors import UserError
 from ...harness.records.tasks import Task
+from ...harness.vetting.symbols import bare_name
 from ...memory.knowledge.seed import Seed, load_seed
 from ...memory.knowledge.states.conditions import KernelFacts, unmet
 from ..rewriting.records import Apply, Inapplicable, Kernels, Rewritten
@@ -81,18 +82,26 @@ def first_rewrites(
         source: a file of kernels.
         task: what it computes.
         kernels: as for `Rewrite.apply`.
-        tried: techniques, each with a kernel that it is not to change.
+        tried: techniques, each with the bare name of a kernel that it is not to change.
     """
     found: dict[str, Rewritten | Inapplicable] = {}
     for rewrite in rewrites():
-        left = [each for each in kernels if (rewrite.technique, each) not in tried]
-        for choice in _choices(rewrite):
-            made = rewrite.apply(source, task, choice, left or kernels)
-            if isinstance(made, Rewritten):
-                found[rewrite.technique] = made
-                break
-            found.setdefault(rewrite.technique, made)
+        left = [each for each in kernels if (rewrite.technique, bare_name(each)) not in tried]
+        found[rewrite.technique] = first_rewrite(rewrite, source, task, left or kernels)
     return found
+
+
+def first_rewrite(
+    rewrite: Rewrite, source: str, task: Task, kernels: Kernels = ()
+) -> Rewritten | Inapplicable:
+    """Return what a rewrite makes of a source with the first values that apply, or why none do."""
+    reasons = []
+    for choice in _choices(rewrite):
+        made = rewrite.apply(source, task, choice, kernels)
+        if isinstance(made, Rewritten):
+            return made
+        reasons.append(made)
+    return reasons[0]
 
 
 class Fitness(NamedTuple):

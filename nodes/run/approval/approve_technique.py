@@ -15,9 +15,11 @@ from typing import Any, NotRequired, TypedDict
 
 from ....harness.errors import UserError, shown
 from ....memory.records.policy import ExpectedGain
+from ....tools.rewriting.target import targets_of
+from ....tools.techniques.catalogue import first_rewrites
 from ....tools.workspace import Workspace
 from ...common.history.lesson import write_lesson
-from ...common.outlook.policy_context import kernel_in_context
+from ...common.outlook.policy_context import aimed_at, kernel_in_context
 from ...common.stopping.approval import PERSON, decided, is_asked
 from ...common.stopping.questions import (
     Decision,
@@ -143,6 +145,11 @@ def _proposal(state: Reads, technique: Any) -> Proposal:
             raise Misunderstood(f"no technique {shown(technique)} is known; on the table: {names}")
         place = state["iteration"], state["rollout"], state["step"]
         context = kernel_in_context(workspace, plan, state["summary"], state["current"], place)
+        assert context.kernel is not None
+        kernels = [each.kernel for each in context.kernel.launches]
+        source = workspace.artifacts.get_text(state["current"].source_sha256)
+        made = first_rewrites(source, workspace.task(state["summary"].artifact), kernels)
+        context = aimed_at(context, targets_of(made, source, kernels))
         where = state["state_choice"].state
         (known,) = workspace.knowledge.beliefs(where, [technique], context, at)
     return Proposal(

@@ -159,7 +159,7 @@ def _path(result: RunResult) -> str:
     if not result.path:
         return "No technique made the initial kernel faster."
     rows = ["Path of the winner:"]
-    several = len({step.launch for step in result.path}) > 1
+    several = len({step.launch for step in result.path if step.launch}) > 1
     reached = 1.0
     for number, step in enumerate(result.path, start=1):
         reached *= step.gain

@@ -74,8 +74,24 @@ async def sweep(state: Reads) -> dict[str, Any]:
     """Add to the proposals what other settings there are; a model's own proposals stay."""
     found = await asyncio.to_thread(swept_on, state)
     asked_for = {each.technique for each in state["proposals"] if each.made_for}
-    swept = {each.technique: each for each in found if each.technique not in asked_for}
-    others = [each for each in state["proposals"] if each.technique not in swept]
+    swept: dict[str, Proposal] = {}
+    for each in found:
+        best = swept.setdefault(each.technique, each)
+        if each.technique in asked_for:
+            del swept[each.technique]
+        elif each.expected.score > best.expected.score:
+            swept[each.technique] = each
+    others = []
+    for each in state["proposals"]:
+        # On another kernel of the program the technique may promise more.
+        sweeping = swept.get(each.technique)
+        if (
+            sweeping is not None and sweeping.launch != each.launch
+            and each.expected.score > sweeping.expected.score
+        ):  # fmt: skip
+            del swept[each.technique]
+        if each.technique not in swept:
+            others.append(each)
     if not swept:  # A node that returns nothing is streamed as None, which readers do not expect.
         return {"proposals": state["proposals"]}
     ranked = (*others, *swept.values())
@@ -122,18 +138,18 @@ def _without(broken: Collection[tuple[str, str, str]], sweep: Sweep) -> Sweep:
 
 
 def _sweeps(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> Iterator[Sweep]:
-    """Yield what could be swept on the kernel at hand, by technique."""
+    """Yield what could be swept on the kernel at hand, by technique and kernel of the program."""
     sha256 = state["current"].source_sha256
     models = state["plan"].models
     by_rewrite = models.model_of("kernel_writer") == BUILTIN or models.rewrites_first
     task = workspace.task(state["summary"].artifact)
-    tries: dict[str, list[Step]] = {}
+    tries: dict[tuple[str, str], list[Step]] = {}
     for step in steps:
         if step.parent_sha256 == sha256:
-            tries.setdefault(step.technique, []).append(step)
+            tries.setdefault((step.technique, step.launch), []).append(step)
     way = ways_through(steps).get(sha256, ())
     made = way[-1] if way else None
-    for technique, tried in sorted(tries.items()):
+    for (technique, _), tried in sorted(tries.items()):
         passed = [step for step in tried if step.log_gain is not None]
         best = max(passed, key=lambda step: step.log_gain or 0.0, default=None)
         if best is None or abs(best.log_gain or 0.0) < MOVED:
@@ -149,7 +165,7 @@ def _sweeps(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> Iterat
             yield from _of_rewrite(workspace, task, best, known)
     if made is None or is_built_in(made.author):
         return  # A built-in rewrite is proposed once more by itself.
-    again = tries.get(made.technique, [])
+    again = tries.get((made.technique, made.launch), [])
     if any((step.log_gain or 0.0) >= 0.0 for step in again if step.log_gain is not None):
         return
     if abs(made.log_gain or 0.0) >= MOVED:

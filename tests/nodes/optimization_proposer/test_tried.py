@@ -30,7 +30,14 @@ def test_tried_are_techniques_each_with_its_kernel() -> None:
         step("register_tiling", "one", "a", gain=None),
     ]
     # Tried on this very source, also by another rollout, or since the last gain.
-    assert tried_here(steps, STATE) == {("fast_math", "one"), ("register_tiling", "one")}
+    found = tried_here(steps, STATE, ["one", "two"])
+    assert found == {("fast_math", "one"), ("register_tiling", "one")}
+
+
+def test_a_kernel_is_the_same_under_another_name_of_a_compiler_or_alone_in_its_program() -> None:
+    steps = [step("fast_math", "void rows<64>(float*)")]
+    assert tried_here(steps, STATE, ["rows<128>", "two"]) == {("fast_math", "rows")}
+    assert tried_here(steps, STATE, ["online_rows"]) == {("fast_math", "")}
 
 
 @pytest.mark.parametrize(

@@ -89,3 +89,10 @@ def test_results_that_share_a_place_get_room_for_the_largest_in_any_variant() ->
              Storage("b", "float32", sizes.of(20, 8, others[1] if beside else ()))], sizes,
         )  # fmt: skip
         assert text in found and ("larger" in found) == bool(beside)
+
+
+def test_a_computed_number_keeps_the_name_that_is_right_elsewhere() -> None:
+    one, other = task((16, 16, 9), (8, 8, 4)), task((16, 16, 9), (4, 12, 5))
+    sizes = Sizes(one, [other])
+    assert sizes.named(sizes.of(16, 8, (12,))).text == "X_SIZE_1"
+    assert sizes.named(sizes.of(16, 8, (4,))).text == "X_SIZE_0"

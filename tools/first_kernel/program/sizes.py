@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 from ....harness.records.tasks import Task, TaskVariant
 from ....harness.task.names import constants_of
@@ -145,8 +144,7 @@ class Sizes:
             if any(each != full for each in others):
                 raise CannotWrite(f"a size is {full} in two variants, and {others} in others")
             return literal(full)
-        known = self._known.get((full, verify), ())
-        name = next((each for each in known if self._agrees(each, others)), None)
+        name = self._named((full, verify), others)
         if name is None:
             formula = self._formula(full, verify, others)
             name = self._declare(formula, (full, verify), others)
@@ -155,11 +153,13 @@ class Sizes:
     def named(self, dim: Dim) -> Dim:
         """Return a number that was computed, by a constant that has its value."""
         pair = (dim.full, dim.verify)
-        if dim.full != dim.verify and pair not in self._known and dim.text.isidentifier():
-            self._know(pair, dim.text, ())
-        elif dim.full != dim.verify and pair not in self._known:
-            self._declare(dim.text, pair, ())
-        return self.of(*pair)
+        if dim.full == dim.verify:
+            return literal(dim.full)
+        others = self.elsewhere(dim.text)
+        name = self._named(pair, others)
+        if name is None and dim.text.isidentifier():
+            self._know(pair, name := dim.text, others)
+        return Dim(name or self._declare(dim.text, pair, others), *pair)
 
     def dims(self, full: Sequence[int], verify: Sequence[int], *others: Sequence[int]) -> Dims:
         """Return the shape that has these sizes in the variants, the other ones where known.
@@ -204,6 +204,10 @@ class Sizes:
         if others:
             self._elsewhere[name] = others
 
+    def _named(self, pair: Pair, others: Values) -> str | None:
+        known = self._known.get(pair, ())
+        return next((each for each in known if self._agrees(each, others)), None)
+
     def _agrees(self, formula: str, others: Values) -> bool:
         """Whether a formula has some values in the other variants, as far as both are known."""
         values = self.elsewhere(formula) if others else ()
@@ -217,8 +221,10 @@ class Sizes:
         found = []
         for each in range(len(next(iter(names.values())))):
             text = _NAME.sub(lambda name, at=each: str(names[name[0]][at]), formula)  # type: ignore[misc]
-            with suppress(ZeroDivisionError):
+            try:
                 found.append(int(eval(text.replace("/", "//"))))
+            except ZeroDivisionError:
+                return ()
         return tuple(found)
 
     def _formula(self, full: int, verify: int, others: Values) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ....harness.records.tasks import Task
 from ..records import Inapplicable, Kernels, NotRecognised, Outcome, Rewritten
@@ -51,15 +51,29 @@ def recognised(
     return found
 
 
-def first_changed(found: Iterable[Found], change: Callable[[Found], Rewritten]) -> Outcome:
+class OfKernel(Protocol):
+    """A kernel that was read as something."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """As it stands in the source."""
+
+
+Changed = TypeVar("Changed", bound=OfKernel | Kernel)
+
+
+def first_changed(
+    found: Iterable[Changed], change: Callable[[Changed], Rewritten]
+) -> Outcome:
     """Change the first kernel that can be; the reason is the first one's where none can.
 
     `change` raises NotRecognised for a kernel that it leaves alone.
     """
     first = ""
     for each in found:
+        kernel = each if isinstance(each, Kernel) else each.kernel
         try:
-            return change(each)
+            return change(each).model_copy(update={"kernel": kernel.name})
         except NotRecognised as why:
             first = first or str(why)
     return Inapplicable(reason=first or "the source has no kernel")
