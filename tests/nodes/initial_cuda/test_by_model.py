@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from builtin_support import node, ref, task
 from scripted_chat_model import ScriptedChatModel, http_error, refusal, use
 
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.process.children import Cancelled, caller_cancelled
 from kernelblaster.harness.records.programs import Program
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.records.result import RunResult
@@ -141,6 +145,37 @@ def test_the_kernel_that_names_all_sizes_is_taken_where_it_holds(
     assert result.initial_us == starts_at and author(events).startswith("builtin (")
     notes = [event["text"] for event in events if event["event"] == "note"]
     assert any("names all sizes fails" in note for note in notes) == (starts_at == 100.0)
+
+
+def test_telling_sizes_apart_ends_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    begun, ended = threading.Event(), threading.Event()
+
+    def told_apart_now(task: Any) -> Any:
+        begun.set()
+        for _ in range(1000):
+            if caller_cancelled():
+                ended.set()
+                raise Cancelled
+            time.sleep(0.01)
+
+    monkeypatch.setattr(
+        "kernelblaster.nodes.initial_cuda.builtin.told_apart_now", told_apart_now
+    )
+
+    async def cancel() -> None:
+        session = Asked.of(task="text.py", knowledge=str(tmp_path / "kb")).session(tmp_path / "run")
+        running = asyncio.create_task(session.run(lambda _: None))
+        await asyncio.to_thread(begun.wait, 10)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        session.close()
+
+    asyncio.run(cancel())
+    assert ended.is_set()
 
 
 def test_a_persons_kernel_takes_its_place(

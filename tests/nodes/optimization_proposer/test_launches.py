@@ -154,3 +154,15 @@ def test_the_path_says_which_kernel_each_technique_changed(
     assert [step.launch for step in ran.result.path] == ["product", "norm_rows"]
     report = (tmp_path / "run" / "report.txt").read_text()
     assert f"1. {NEW} of product" in report and "2. online_softmax of norm_rows" in report
+
+
+@pytest.mark.parametrize(("can", "changed"), [(True, "norm_rows"), (False, "product")])
+def test_a_built_in_rewrite_changes_the_kernel_that_a_model_names_where_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can: bool, changed: str
+) -> None:
+    changes = "kernelblaster.nodes.optimization_proposer.node._changes"
+    monkeypatch.setattr(changes, lambda *_: can)
+    reply = proposed("norm_rows", "vectorize_memory_access")
+    model = ScriptedChatModel(by_role={"optimization_proposer": [reply]})
+    ran = run(tmp_path, monkeypatch, model, "optimization_proposer", steps=1)
+    assert [row.launch for row in ran.evidence] == [changed]

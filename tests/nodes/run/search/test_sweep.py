@@ -18,7 +18,9 @@ from text_runs import resume
 
 from kernelblaster.graph.session import Session, Undecided
 from kernelblaster.harness.records.tasks import Task
+from kernelblaster.memory.records.policy import ExpectedGain
 from kernelblaster.memory.run.run_store import RunStore
+from kernelblaster.nodes.records.choices import Proposal
 from kernelblaster.nodes.run.search import sweep
 from kernelblaster.tools.models.code_reply import fenced
 from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten
@@ -199,3 +201,24 @@ def test_a_person_is_asked_of_a_sweep_and_what_they_reject_is_swept_no_more(
     with RunStore(tmp_path / "run" / "run.sqlite") as store:
         (step,) = store.replay.steps()
     assert step.parameters == {"tile": 16}
+
+
+@pytest.mark.parametrize(
+    ("launch", "score", "kept"),
+    [("two", 0.5, "two"), ("two", -0.5, "one"), ("one", 0.5, "one")],
+)
+async def test_a_sweep_displaces_nothing_that_promises_more_on_another_kernel(
+    monkeypatch: pytest.MonkeyPatch, launch: str, score: float, kept: str
+) -> None:
+    def proposal(where: str, expected: float, setting: int) -> Proposal:
+        told = ExpectedGain(mean_log=expected, std_log=0.1, success_probability=1.0, passed=1.0,
+                            failed=1.0, trials=0.0, score=expected)  # fmt: skip
+        return Proposal(
+            technique="register_tiling", source="proposer", settings=({"tile": setting},),
+            launch=where, expected=told,
+        )  # fmt: skip
+
+    monkeypatch.setattr(sweep, "swept_on", lambda state: [proposal("one", 0.1, 32)])
+    state: Any = {"proposals": (proposal(launch, score, 64),)}
+    (found,) = (await sweep.sweep(state))["proposals"]
+    assert (found.launch, found.settings[0]["tile"]) == (kept, 32 if kept == "one" else 64)
