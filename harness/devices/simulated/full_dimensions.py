@@ -8,7 +8,7 @@ from pathlib import Path
 from ...judge.findings import judge
 from ...judge.full_size import judge_full_size, judge_wide
 from ...judge.full_size_findings import Checked, nothing_launched
-from ...judge.reports import CaseReport, TransferReport
+from ...judge.reports import CaseReport, Finding, TransferReport
 from ...process.children import both
 from ...process.scratch import scratch_folder
 from ...records.evaluations import StageResult
@@ -23,6 +23,12 @@ SAMPLE_INSTRUCTIONS = 120_000_000
 WIDE_INSTRUCTIONS = 60_000_000
 """Warp instructions of one launch() for which a confirmation runs blocks, all of them where that is
 enough; costs are estimates, so a run may take twice as much."""
+REFUTED = (
+    "all its blocks together do more than twice the work that the profiled ones told: these do not "
+    "tell its time"
+)
+"""Of a launch whose blocks were all to be run: a block that none of the sample is like would
+otherwise keep the others from being looked at."""
 
 
 def sampled_answer(
@@ -94,6 +100,9 @@ def wide_answer(
                 return no_report(reply, planned.built), Checked(0)
             failed = judge(_as_case(task, reply.report, "all blocks"))
             if failed and all(found.kind == "timed_out" for found in failed.diagnostics):
+                if wide["complete"]:
+                    refuted = Finding("unsupported", REFUTED, failed.diagnostics[0].kernel)
+                    return judge(CaseReport(reports=[refuted])), Checked(0)
                 why = "all blocks together are too much work to be simulated"
                 return None, Checked(0, why)
             if failed:

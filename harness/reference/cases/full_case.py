@@ -68,6 +68,8 @@ class _How(NamedTuple):
     """Whether elements are equal by intent: in rows of some kinds, and in lines of others."""
     trained: bool = False
     """Whether parameters are as training may leave them, as far as they may."""
+    flags: bool = True
+    """Whether lines of flags may have none set, or all."""
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -101,11 +103,12 @@ def write_full_case(
     error is not in these tolerances yet.
     """
     began = time.thread_time()  # It takes part in all that PyTorch computes.
-    hung = False
+    hung = has_flags = False
     for how in _ways(variation):
-        if how.distribution == "full" and how.alike == hung:
+        if how.distribution == "full" and (how.alike == hung or not how.flags and not has_flags):
             continue
         instance, row_axes = _draw(reference, how, shapes, variation, secret)
+        has_flags = any(each.dtype is torch.bool for each in instance.inputs.values())
         if how.factor and not row_axes:
             continue
         # forward() may change its inputs: they are written before.
@@ -135,9 +138,11 @@ def write_full_case(
 
 def _ways(variation: Variation) -> Iterator[_How]:
     for how in _HOW:
-        if variation.trained and how.distribution == "full":
-            yield how._replace(trained=True)
-        yield how
+        trained = (True, False) if variation.trained and how.distribution == "full" else (False,)
+        for each in trained:
+            yield how._replace(trained=each)
+            if how.distribution == "full" and how.alike:
+                yield how._replace(trained=each, flags=False)
 
 
 def _hang_on_ties(reference: Reference, instance: Instance) -> bool:
@@ -217,7 +222,7 @@ def _draw(
     seed = seed_of(SEED, secret)
     drawn = Draw(
         seed, how.distribution, still=how.still, trained=how.trained,
-        lines="any" if how.alike else "unlike",
+        lines="any" if how.alike else "unlike", flags=how.flags,
     )  # fmt: skip
     instance = draw(reference, drawn, variation)
     if not how.factor:
@@ -227,6 +232,8 @@ def _draw(
             else:
                 _order_some(reference, instance, variation, drawn)
         return instance, 0
+    # A loss beside an answer has no rows of its own.
+    shapes = [shape for shape in shapes if math.prod(shape) > 1] or shapes
     mixed = {
         name: tensor
         for name, tensor in instance.inputs.items()
@@ -240,6 +247,8 @@ def _draw(
     axes = next(
         (n for n in range(1, most) if math.prod(first.shape[:n]) >= KINDS), most
     )  # fmt: skip
+    if math.prod(first.shape[:axes]) < 2:  # A single row would be of get_inputs()'s kind.
+        return instance, 0
     generator = torch.Generator(reference.device).manual_seed(seed + 2000)
     factors = {"large": how.factor, "offset": OFFSETS[0], "zeros": PEAKS[how.factor < FACTORS[0]]}
     with torch.no_grad():
@@ -251,8 +260,19 @@ def _draw(
                     change = drawn._replace(
                         distribution=distribution, factor=factors.get(distribution, 1.0)
                     )
-                    part.copy_(redrawn(part, change, variation, name, generator))
+                    _redraw(part, change, variation, name, generator)
     return instance, axes
+
+
+def _redraw(
+    part: torch.Tensor, change: Draw, variation: Variation, name: str, generator: torch.Generator,
+    *, apart: bool = True,
+) -> None:  # fmt: skip
+    """Draw a part of an input anew, in place; the zeros of one that is sparse stay."""
+    sparse = part == 0 if _is_sparse(part) else None
+    part.copy_(redrawn(part, change, variation, name, generator, apart=apart))
+    if sparse is not None:
+        part.masked_fill_(sparse, 0)
 
 
 def _order_some(
@@ -260,19 +280,28 @@ def _order_some(
 ) -> None:
     """Put columns in order, one in four, of inputs that have no rows in common with an output.
 
-    They stay between the ends of get_inputs()'s own numbers. Of a single row it is a quarter.
+    They stay between the ends of get_inputs()'s own numbers; one more in four is of both signs, and
+    as large as these. Of a single row it is a quarter.
     """
     generator = torch.Generator(reference.device).manual_seed(drawn.seed + 4000)
     with torch.no_grad():
         for name, tensor in instance.inputs.items():
             if _may_be_another(name, tensor, variation) and tensor.dim():
                 quarter = len(tensor) // 4
-                part = tensor[..., 1::4] if tensor.dim() > 1 else tensor[quarter : 2 * quarter]
-                change = drawn._replace(
+                ordered, signed = (
+                    tensor[..., at::4] if tensor.dim() > 1
+                    else tensor[at * quarter : (at + 1) * quarter] for at in (1, 2)
+                )  # fmt: skip
+                size = float(tensor.double().square().mean().sqrt())
+                tame = drawn._replace(
                     distribution="large" if tensor.dim() > 1 else "gaussian", tame=True
                 )
-                if part.numel():
-                    part.copy_(redrawn(part, change, variation, name, generator, apart=False))
+                free = drawn._replace(
+                    distribution="gaussian", factor=size if 0 < size < math.inf else 1.0
+                )
+                for part, change in ((ordered, tame), (signed, free)):
+                    if part.numel():
+                        _redraw(part, change, variation, name, generator, apart=False)
 
 
 def _may_be_another(name: str, tensor: torch.Tensor, variation: Variation) -> bool:
@@ -310,9 +339,14 @@ def _shared_axes(shape: Sequence[int], output: Sequence[int]) -> int:
     return min(shared, max(1, len(shape) - 1))
 
 
+def _is_sparse(tensor: torch.Tensor) -> bool:
+    """Say whether zeros of a tensor are what the task is about."""
+    return float((tensor == 0).float().mean()) > 0.1
+
+
 def _has_structure(tensor: torch.Tensor) -> bool:
-    """Say whether zeros or symmetry of a tensor are what the task is about."""
-    if float((tensor == 0).float().mean()) > 0.1:
+    """Say whether symmetry is what the task is about, or zeros beside infinities."""
+    if _is_sparse(tensor) and not bool(tensor.isfinite().all()):
         return True
     square = tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
     return square and bool(torch.equal(tensor, tensor.T))

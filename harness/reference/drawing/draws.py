@@ -93,6 +93,8 @@ class Draw(NamedTuple):
     trained: bool = False
     """Whether parameters are drawn anew as far as `Variation.trained` says: of "zeros" only those
     that are one number."""
+    flags: bool = False
+    """Whether lines of "full" flags may have none set, or all."""
     lines: Literal["any", "unlike", "drawn"] = "any"
     """How lines are put in order: "unlike" ones hold no equal elements by intent, and some flag
     that is set; "drawn" ones are as each element by itself makes them."""
@@ -320,7 +322,8 @@ class _Inputs:
                 self._set_in_a_line(value.view(-1))
             elif level == "any" and self.how.distribution in ("gaussian", "full"):
                 if self.how.lines != "drawn":
-                    alike = self.how.lines == "any" and self.how.distribution != "full"
+                    every = self.how.distribution != "full" or self.how.flags
+                    alike = self.how.lines == "any" and every
                     put_flags_in_order(value, Order("gaussian", alike), self.generator)
             return value
         if level == "any" and distribution not in ("large", "offset"):

@@ -29,17 +29,20 @@ from kernelblaster.harness.reference.precision.tolerances import tolerance_of
 
 def made_case(
     folder: Path, made: Reference, shape: tuple[int, ...], secret: int = 0,
-    variation: Variation | None = None,
+    variation: Variation | None = None, with_loss: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Write a case and return its description."""
     folder.mkdir(exist_ok=True)
-    write_full_case(made, folder, folder, [shape], variation or explore(made), secret)
+    shapes = [shape, *([()] if with_loss else [])]
+    write_full_case(made, folder, folder, shapes, variation or explore(made), secret)
     found: dict[str, Any] = json.loads((folder / "case.json").read_text())
     return found
 
 
-def rows_of(folder: Path, name: str = "x", columns: int = 40) -> np.ndarray[Any, Any]:
-    return np.fromfile(folder / f"{name}.bin", np.float32).reshape(-1, columns)
+def rows_of(
+    folder: Path, name: str = "x", columns: int = 40, dtype: Any = np.float32
+) -> np.ndarray[Any, Any]:
+    return np.fromfile(folder / f"{name}.bin", dtype).reshape(-1, columns)
 
 
 def test_rows_take_turns_in_their_distribution(tmp_path: Path) -> None:
@@ -83,18 +86,21 @@ def test_factors_that_pytorch_does_not_survive_are_less(tmp_path: Path) -> None:
     large = rows_of(tmp_path)[1::KINDS]
     assert 8 < np.abs(large).max() < 60
     described = made_case(tmp_path, reference("x / 0"), (64, 40))
-    assert described["drawn"] == [0.0, "normal", True, True, False] and described["rows"] == ["own"]
+    assert described["drawn"] == [0.0, "normal", True, True, False, True]
+    assert described["rows"] == ["own"]
 
 
 @pytest.mark.parametrize(
     ("inputs", "body", "names", "mixed"),
     [
-        ("torch.randn(N, N).tril()", "x * 2", "x", False),
+        # Of a sparse one what is no zero is another.
+        ("torch.randn(N, N).tril()", "x * 2", "x", True),
+        ("torch.randn(N, N) * (torch.arange(N) % 8 > 0)", "x * 2", "x", True),
+        ("torch.zeros(N, N).masked_fill(torch.rand(N, N) > 0.5, -torch.inf)", "x.softmax(1)",
+         "x", False),
         ("(lambda a: a + a.T)(torch.randn(N, N))", "x * 2", "x", False),
         ("torch.randn(N, N)", "x * 2", "x", True),
-        # One zero in ten is not yet a structure.
         ("torch.randn(N, N) * (torch.arange(N) % 16 > 0)", "x * 2", "x", True),
-        ("torch.randn(N, N) * (torch.arange(N) % 8 > 0)", "x * 2", "x", False),
         ("torch.randint(0, 9, (N, N))", "x * 2", "x", False),
         ("torch.rand(N, N)", "torch.log1p(-x.clamp(max=0.9)) + F.binary_cross_entropy(x, x)", "x",
          False),
@@ -105,6 +111,40 @@ def test_what_has_a_structure_keeps_its_rows(
 ) -> None:
     described = made_case(tmp_path, reference(body, inputs, names), (64, 64))
     assert (len(described["rows"]) > 1) is mixed
+    if "tril()" in inputs and mixed:
+        rows = rows_of(tmp_path, columns=64)
+        assert (np.triu(rows, 1) == 0).all() and np.abs(rows[1::KINDS]).max() > 8
+
+
+@pytest.mark.parametrize(
+    ("inputs", "body", "shape"),
+    [("torch.rand(N, 40)", "x.relu().sum(0)", (40,)),
+     ("torch.rand(N, 40)", "x.relu().T * 1.0", (40, 64)),
+     ("torch.rand(1, 40)", "x.relu()", (1, 40))],
+)  # fmt: skip
+def test_without_rows_one_number_in_four_is_of_both_signs(
+    tmp_path: Path, inputs: str, body: str, shape: tuple[int, ...]
+) -> None:
+    described = made_case(tmp_path, reference(body, inputs), shape)
+    assert described["rows"] == ["own"]
+    x = rows_of(tmp_path)
+    assert (x[..., 2::4] < 0).any() and (x[..., 0::4] >= 0).all() and (x[..., 1::4] >= 0).all()
+
+
+def test_a_loss_beside_an_answer_leaves_its_rows(tmp_path: Path) -> None:
+    made = reference("(x.softmax(1), x.mean())", "torch.randn(N, 40)")
+    described = made_case(tmp_path, made, (64, 40), with_loss=True)
+    assert len(described["rows"]) > 1
+    assert [len(each["absolute"]) for each in described["tolerances"]] == [KINDS, 1]
+
+
+def test_flags_of_a_line_may_be_none_or_all_where_forward_survives_it(tmp_path: Path) -> None:
+    flags = "torch.rand(N, 40) < 0.5"
+    survives = made_case(tmp_path, reference("x.sum(1)", flags), (64,))
+    lines = rows_of(tmp_path, dtype=np.uint8).sum(axis=1)
+    assert survives["drawn"][-1] and (lines == 0).any() and (lines == 40).any()
+    not_so = made_case(tmp_path, reference("1.0 / x.sum(1)", flags), (64,))
+    assert not not_so["drawn"][-1] and (rows_of(tmp_path, dtype=np.uint8).sum(axis=1) > 0).all()
 
 
 def test_rows_are_leading_axes_that_an_output_has_too(tmp_path: Path) -> None:
