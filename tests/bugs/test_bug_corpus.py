@@ -48,7 +48,7 @@ def test_its_clean_twin_is_not_accused(unit: Unit, bug: Bug) -> None:
 
 
 OFTEN_OR_SELDOM = every(
-    40, CANDIDATES, lambda bug: bug.report, always=lambda bug: bug.name == "tail_of_the_last_block"
+    60, CANDIDATES, lambda bug: bug.report, always=lambda bug: bug.name == "tail_of_the_last_block"
 )
 
 

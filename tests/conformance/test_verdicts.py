@@ -37,7 +37,7 @@ def verdicts(request: pytest.FixtureRequest) -> dict[str, Judged | BaseException
 
 
 # The members of the exploit corpus are judged by its own tests, in the same way.
-@pytest.mark.parametrize("kernel", every(10, OWN, lambda kernel: kernel.kind), ids=name_of)
+@pytest.mark.parametrize("kernel", every(15, OWN, lambda kernel: kernel.kind), ids=name_of)
 def test_of_the_simulated_device(
     verdicts: dict[str, Judged | BaseException], kernel: Kernel
 ) -> None:

@@ -16,7 +16,7 @@ from ..rewriting.records import (
     Rewritten,
 )
 from ..rewriting.rewrite import Rewrite
-from ..rewriting.source.syntax import Kernel, Source
+from ..rewriting.source.syntax import Source
 
 
 def macro_rewrite(card: Optimization, among: Iterable[Rewrite]) -> Rewrite | None:
@@ -29,17 +29,20 @@ def macro_rewrite(card: Optimization, among: Iterable[Rewrite]) -> Rewrite | Non
         return None
 
     def change(source: str, task: Task, _: Parameters, kernels: Kernels) -> Outcome:
-        def all_steps(kernel: Kernel) -> Rewritten:
+        def all_steps(among: Kernels) -> Rewritten:
             text, notes = source, []
             for step in card.steps:
-                made = known[step.technique].apply(text, task, step.parameters, [kernel.name])
+                made = known[step.technique].apply(text, task, step.parameters, among)
                 if isinstance(made, Inapplicable):
                     raise NotRecognised(f"{step.technique}: {made.reason}")
                 text = made.source
                 notes.append(made.note)
             return Rewritten(source=text, note="; ".join(notes))
 
-        return first_changed(Source(source).kernels(kernels), all_steps)
+        found = Source(source).kernels(kernels)
+        if not found:  # Templates alone, which are left as they are.
+            return all_steps(())
+        return first_changed(found, lambda kernel: all_steps([kernel.name]))
 
     return Rewrite(card.technique, change)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from builtin_support import verified
+from often_or_seldom import every
 
 from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome
@@ -119,7 +120,7 @@ def written(task: Task, apart: Sequence[Task] = ()) -> str:
     return made.source
 
 
-@pytest.mark.parametrize("text", [CONVOLUTION, NORM, POOLED])
+@pytest.mark.parametrize("text", every(3, [CONVOLUTION, NORM, POOLED]))
 async def test_told_apart_a_kernel_holds_at_unseen_sizes(tmp_path: Path, text: str) -> None:
     task = loaded(tmp_path, text)
     apart = told_apart_now(task)
