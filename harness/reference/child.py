@@ -10,9 +10,9 @@ REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null
 With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
 the cases are made. With "answers": folder too, one case at full dimensions ("verify") is made, with
 its answers in that folder, or, with "exact": true, the tolerances of the case that lies there are.
-With "shapes": {"count", "seed", "programs": whether they are wanted, "beside": other sizes of it}
-nothing is made: the task is described at sizes drawn around "verify", as {"shapes", "programs"},
-around those beside where its tensors cannot be faked.
+With "shapes": {"count", "seed", "beside": other sizes of it, or null} nothing is made: the
+task is described at sizes drawn around "verify", as {"shapes", "programs"}; programs with others
+beside only, around which it is drawn where its tensors cannot be faked.
 With "interface": true it is said how the tensors of `launch` are found in forward()'s arguments and
 in the model, as {"interface": ...}. With "claim": an input that somebody claims, the one case is
 that, or {"not_an_input": why} is answered.
@@ -95,8 +95,10 @@ def _answer(request: Mapping[str, Any], drawing: Callable[[], None]) -> dict[str
         drawn = other_sizes(full, source, base, asked["count"], asked["seed"], beside)
         variation = Variation.model_validate(request["variation"])
         shapes = [each.described("full", variation, {}) for each in drawn]
-        programs = [_of_what_is_read(_program(each)[0], variation.unread) for each in drawn] if (
-            asked["programs"]) else []  # fmt: skip
+        programs = [
+            _of_what_is_read(_program(each)[0], variation.unread)
+            for each in (drawn if beside is not None else ())
+        ]
         return {"shapes": shapes, "programs": programs}
     if request.get("interface"):
         return {"interface": interface_of(Variant(source, path, {}, reading))}

@@ -90,7 +90,7 @@ def _drawn(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the variants of a task at sizes around some, and where others are told, beside which
     sizes are told apart, the program at each."""
-    asked = {"count": count, "seed": seed, "programs": beside is not None, "beside": beside}
+    asked = {"count": count, "seed": seed, "beside": beside}
     key = sha256_of_json([task.id, base, asked, torch_version(), JUDGE_VERSION, DRAWS_VERSION])
     final = cache_root() / "shapes" / key[:2] / key
     drawn: dict[str, Any] | None = _cached(final / "shapes.json")

@@ -26,7 +26,6 @@ from ...tools.techniques.catalogue import (
     first_rewrite,
     first_rewrites,
     fitness,
-    rewrites,
     techniques,
 )
 from ...tools.workspace import Workspace
@@ -257,7 +256,8 @@ def _changes(
 ) -> bool:
     """Say whether a technique's rewrite can change one kernel of the program, where it was not
     tried."""
-    rewrite = next((each for each in rewrites() if each.technique == technique), None)
+    known = techniques().get(technique)
+    rewrite = known.rewrite if known else None
     if rewrite is None or tries & {(technique, bare_name(kernel)), (technique, "")}:
         return False
     return isinstance(first_rewrite(rewrite, source, task, [kernel]), Rewritten)

@@ -22,6 +22,7 @@ from ...records.tensors import Tolerance
 from ...records.variations import Variation
 from ...task.rules import OFFSETS, PEAKS, TOLERANCES
 from ..drawing.draws import Draw, draw, redrawn
+from ..drawing.orders import PIECE
 from ..loading.model import Instance, Reference
 from ..precision.rounding import OperationsSeen
 from ..precision.steps import Steps
@@ -292,7 +293,7 @@ def _order_some(
                     tensor[..., at::4] if tensor.dim() > 1
                     else tensor[at * quarter : (at + 1) * quarter] for at in (1, 2)
                 )  # fmt: skip
-                size = float(tensor.double().square().mean().sqrt())
+                size = _rms(tensor)
                 tame = drawn._replace(
                     distribution="large" if tensor.dim() > 1 else "gaussian", tame=True
                 )
@@ -302,6 +303,14 @@ def _order_some(
                 for part, change in ((ordered, tame), (signed, free)):
                     if part.numel():
                         _redraw(part, change, variation, name, generator, apart=False)
+
+
+def _rms(tensor: torch.Tensor) -> float:
+    """Return the root mean square of a contiguous tensor, a piece at a time: it may be most of the
+    memory."""
+    pieces = tensor.view(-1).split(PIECE)
+    squares = sum(float(piece.double().square().sum()) for piece in pieces)
+    return math.sqrt(squares / tensor.numel())
 
 
 def _may_be_another(name: str, tensor: torch.Tensor, variation: Variation) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ....harness.records.tasks import Task
 from ....harness.task.names import constants_of
 from ..program.free_names import free_name
+from ..program.sizes import shapes_of
 from ..program.values import Buffer, same
 from .builder import RESERVED
 
@@ -75,7 +76,7 @@ def shared(
 
 
 def _sizes_of(task: Task) -> Sizes:
-    small = {tensor.name: tensor.shape for tensor in task.verify.tensors}
+    small = shapes_of(task.verify)
     sizes = {
         f"{tensor.name.upper()}_SIZE_{axis}": pair
         for tensor in task.full.tensors

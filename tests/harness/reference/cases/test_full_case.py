@@ -237,3 +237,8 @@ def test_plain_sums_have_room_at_full_dimensions_too(tmp_path: Path) -> None:
     assert before["constant"] < 3e-4 and 5e-3 < after["constant"] < 0.05
     # Rows of large numbers leave the others their own.
     assert before["own"] <= after["own"] < 3e-4
+
+
+def test_a_root_mean_square_is_taken_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full_case, "PIECE", 7)
+    assert full_case._rms(torch.arange(20.0).view(4, 5)) == pytest.approx((2470 / 20) ** 0.5)
