@@ -10,6 +10,7 @@ correctness trials, a hundred timed ones, by CUDA events with a cold L2 cache. P
 convolutions are in TF32 by default, and further off than KernelBench's 1e-4 where sums are long: a
 solution that it calls wrong in fp32 is asked about once more with TF32 off. Solutions are compiled
 beforehand, several at once. A verdict that FILE holds already is not asked for again.
+While KernelBench times one, the GPU's lock is held: runs of this project on it wait.
 Needs a GPU, nvcc and ninja; of what KernelBench imports, the packages that only its prompts and
 model calls use may be missing.
 """
@@ -53,6 +54,10 @@ def main() -> int:
         return 0
     rows = json.loads(options.out.read_text()) if options.out.exists() else []
     rows = [row for row in rows if "correct" in row]
+    from kernelblaster.harness.cuda.gpu_lock import gpu_lock
+    from kernelblaster.harness.cuda.present_gpus import find_gpus
+
+    gpu = find_gpus()[0].uuid
     done = {row["run"] for row in rows}
     with tempfile.TemporaryDirectory() as scratch:
         environment = os.environ | {"CUDA_HOME": toolkit(Path(scratch))}
@@ -68,7 +73,8 @@ def main() -> int:
             list(pool.map(lambda folder: build(folder, environment, options.seconds), folders))
         for folder in folders:
             row = json.loads((folder / "ours.json").read_text())
-            row |= evaluated(options.kernelbench, folder, environment, options.seconds)
+            with gpu_lock(gpu):
+                row |= evaluated(options.kernelbench, folder, environment, options.seconds)
             rows.append(row)
             options.out.write_text(json.dumps(rows, indent=1) + "\n")
             print(line(row), flush=True)
