@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pytest
+from often_or_seldom import every
 
 from differential import (
     arithmetic_cases,
@@ -96,12 +97,12 @@ def _drawn(items: list[Case | Program]) -> tuple[list[Case | Program], list[Case
     return mixed[:MOST_CASES], mixed[MOST_CASES:]
 
 
-@pytest.mark.parametrize("opcode", _CASE_FAMILIES)
+@pytest.mark.parametrize("opcode", every(3, _CASE_FAMILIES))
 def test_instructions_of_one_lane(opcode: str) -> None:
     _compare(_drawn(_CASE_FAMILIES[opcode])[0], case_differences)
 
 
-@pytest.mark.parametrize("name", _PROGRAM_FAMILIES)
+@pytest.mark.parametrize("name", every(3, _PROGRAM_FAMILIES))
 def test_programs(name: str) -> None:
     _compare(_drawn(_PROGRAM_FAMILIES[name])[0], program_differences)
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from dev_server import Server
 from langgraph_sdk import get_client
+from often_or_seldom import every
 
 from kernelblaster.memory.run.directory import is_held
 from kernelblaster.nodes.run.reading.overview import list_runs
@@ -33,14 +34,14 @@ async def state_of(client: Any, thread: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("asked", "context", "words"),
-    [
+    every(3, [
         ({"task": "text.py", "start": "nowhere.cu"}, SHORT, "nowhere.cu"),
         ({"task": "text.py", "rolouts": 3}, SHORT, "unknown input rolouts; did you mean rollouts?"),
         ({"task": "text.py"}, {"iterations": 0}, "iterations=0"),
         ({"task": "text.py"}, {"device": "quantum"}, "quantum"),
         ({"task": "text.py", "dimensions": {"N": "x"}}, SHORT, "dimensions.N='x'"),
         ({"task": ["text.py"]}, SHORT, r"task=\['text.py'\]"),
-    ],
+    ]),
 )
 async def test_after_bad_input_a_thread_serves_good_input(
     client: Any, server: Server, asked: dict[str, Any], context: dict[str, Any], words: str

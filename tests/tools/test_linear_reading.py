@@ -109,7 +109,9 @@ extern "C" void launch(float* out0, const float* x, void* workspace, cudaStream_
         # Three times as deep as Python's calls may go; the time grows with the square of the depth.
         "float v = " + "x[i] + " * 3000 + "1.0f;",
         pytest.param("float v = " + "x[i] + " * 8000 + "1.0f;", marks=pytest.mark.seldom),
-        "float v = " + "(" * 20000 + "1.0f" + ")" * 20000 + ";",
+        pytest.param(
+            "float v = " + "(" * 20000 + "1.0f" + ")" * 20000 + ";", marks=pytest.mark.seldom
+        ),
         pytest.param("{" * 20000 + "}" * 20000, marks=pytest.mark.seldom),
         "float v = " + "-" * 30001 + "1.0f;",
         ";",

