@@ -21,7 +21,15 @@ from ..records.tasks import Task
 from ..records.tensors import TensorSpec
 from ..task.full_case import FullCase, RowTolerance
 from .border import Malformed
-from .full_size_findings import Checked, Found, incomplete, mismatch, unsteady_answer, wrong_answer
+from .full_size_findings import (
+    Checked,
+    Found,
+    incomplete,
+    joined_by_others,
+    mismatch,
+    unsteady_answer,
+    wrong_answer,
+)
 from .launch_writes import (
     Launches,
     bytes_by_kernels,
@@ -38,8 +46,11 @@ from .poison import PROFILED_WORKSPACE
 from .reports import LaunchReport, TransferReport
 from .verification import Nearness, agree, decode_elements, within_step
 
-LEAST_WRITTEN = 0.9
+LEAST_WRITTEN = 0.99
 """Share of each output that the launches of one call must write, by estimate."""
+LEAST_JOINED = 0.75
+"""Share of what atomics left that must be PyTorch's answer where not all blocks ran: neighbours in
+a sector are counted with it. Chance makes no part of a sum equal to the whole."""
 
 
 def judge_full_size(
@@ -118,6 +129,7 @@ def judge_wide(
             continue
         first, second = (Pages(spec, outputs, again) for again in (0, 1))
         found, hanging, passed = Found(), 0, 0
+        joined, joined_rightly = 0, 0
         for places, got in written_elements(spec, outputs[0]):
             other = second.at(places, got.size)
             first_values = decode_elements(got.tobytes(), spec.dtype)
@@ -136,7 +148,12 @@ def judge_wide(
                 return disagree, Checked(checked)
             if not complete:
                 known = known_elements(spec, outputs[0], passed, got)
-                known &= untouched(spec, places, outputs[0])
+                settled = untouched(spec, places, outputs[0])
+                known &= settled
+                if (of_atomics := both & ~settled).any():
+                    right, _, _ = _answered(spec, places, got, path, tolerance)
+                    joined += int(of_atomics.sum())
+                    joined_rightly += int((of_atomics & right).sum())
                 hanging += int((both & ~(steady & known)).sum())
                 steady &= known
             passed += got.nbytes
@@ -144,7 +161,12 @@ def judge_wide(
         if found.is_wrong(tolerance):
             which = "written by the whole grid" if complete else "that the blocks wrote"
             return wrong_answer(spec, found, which), Checked(checked)
-        unsteady += hanging
+        if not complete and (share := _share_at_most(launches, place, spec, found)) < LEAST_WRITTEN:
+            return incomplete(spec, share), Checked(checked)
+        if joined_rightly < LEAST_JOINED * joined:
+            return joined_by_others(spec, joined - joined_rightly, joined), Checked(checked)
+        unsteady += hanging - joined_rightly
+        found.checked += joined_rightly
         found.checked += like_poison(spec, path, first, second) if complete else 0
         missing = spec.numel - found.checked
         if complete and missing > 0:
@@ -157,6 +179,15 @@ def judge_wide(
     withheld = f"{unsteady} elements hang on blocks that were not run" if unsteady else ""
     told = _checked(task, kernels, checked, withheld)
     return None, replace(told, orders=2, uncompared=tuple(uncompared))
+
+
+def _share_at_most(
+    launches: Launches, place: int, spec: TensorSpec, found: Found
+) -> float:
+    """Return how much of an output a call writes at most: copies and fills may all be of use."""
+    into = [each for each in transfers_of(launches) if each.place == place]
+    written = bytes_by_kernels(kernels_of(launches), place, None if into else found.written)
+    return (written + sum(each.width * each.height for each in into)) / spec.nbytes
 
 
 def _checked(
@@ -206,19 +237,15 @@ def _weigh(
     right = np.zeros(got.size, bool)
     if known:
         answers, tolerance = known
-        # Pages lie in order, so this reads the file from front to back.
-        wanted = np.array(np.memmap(answers, dtype=got.dtype, mode="r")[places])
-        values = decode_elements(got.tobytes(), spec.dtype)
-        expected = decode_elements(wanted.tobytes(), spec.dtype)
-        nearness = _near(tolerance, places)
-        right = agree(values, expected, nearness) | (got == wanted)
+        right, values, expected = _answered(spec, places, got, answers, tolerance)
         if compare is not None:
             wrong = np.flatnonzero(settled & compare & ~right)
             found.checked += int((settled & compare).sum())
             found.by_atomics += int((settled & ~compare).sum())
             found.wrong += wrong.size
             if tolerance.share:
-                near = within_step(values[wrong], expected[wrong], nearness.at(wrong))
+                nearness = _near(tolerance, places[wrong])
+                near = within_step(values[wrong], expected[wrong], nearness)
                 found.stepped += int(near.sum())
             if wrong.size and found.first is None:
                 at = wrong[0]
@@ -230,6 +257,19 @@ def _weigh(
     if copied.any() and not whole.any():
         return
     found.written = (found.written or 0) + item * int(whole.sum())
+
+
+def _answered(
+    spec: TensorSpec, places: NDArray[np.int64], got: NDArray[Any], answers: Path,
+    tolerance: RowTolerance,
+) -> tuple[NDArray[np.bool_], NDArray[Any], NDArray[Any]]:  # fmt: skip
+    """Return which elements are PyTorch's, what they are, and what they should be."""
+    # Pages lie in order, so this reads the file from front to back.
+    wanted = np.array(np.memmap(answers, dtype=got.dtype, mode="r")[places])
+    values = decode_elements(got.tobytes(), spec.dtype)
+    expected = decode_elements(wanted.tobytes(), spec.dtype)
+    right = agree(values, expected, _near(tolerance, places)) | (got == wanted)
+    return right, values, expected
 
 
 def _near(tolerance: RowTolerance, places: NDArray[np.int64]) -> Nearness:

@@ -165,6 +165,20 @@ def incomplete(spec: TensorSpec, share: float) -> StageResult:
     )  # fmt: skip
 
 
+def joined_by_others(spec: TensorSpec, open_elements: int, joined: int) -> StageResult:
+    """Return the failure of an output whose terms atomics join, of which too few blocks ran."""
+    reason = (
+        f"at full dimensions blocks join parts of {spec.name} by atomics, and all of them are too "
+        f"much work to be simulated: of {joined} elements that some touched {open_elements} are "
+        "not the answer, for want of the other blocks or by a fault; let fewer blocks join an "
+        "element, and those lie along one axis of the grid, or measure it on a GPU"
+    )
+    return StageResult(
+        outcome=Outcome.UNSUPPORTED, reason=reason,
+        diagnostics=(Diagnostic(kind="not_compared", message=reason),),
+    )  # fmt: skip
+
+
 def mismatch(reason: str) -> StageResult:
     """Return the failure of a wrong answer."""
     return StageResult(

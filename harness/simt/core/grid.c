@@ -153,7 +153,8 @@ static int64_t next_turn(const Block *block) {
 /* Runs a block until it ends (true) or waits for what other blocks do (false). */
 static bool run_block(Block *block) {
     int order[MOST_WARPS], slices = 0;
-    int64_t turn_end = block->machine->instruction_budget - next_turn(block);
+    int64_t began = block->machine->instruction_budget, limit = block->machine->block_limit;
+    int64_t turn_end = began - next_turn(block);
     block->tells = false, block->watched = 0;
     for (;; block->phase++) {
         int waiting = 0, yielding = 0, spinning = 0, later = 0;
@@ -165,6 +166,8 @@ static bool run_block(Block *block) {
             if (!warp->live) continue;
             WarpState state = run_warp(block, warp);
             if (block->stop) return true;
+            if (limit && block->executed + began - block->machine->instruction_budget > limit)
+                return true;
             waiting += state == WARP_WAITS, yielding += state == WARP_YIELDS;
             spinning += state == WARP_SPINS, later += state == WARP_LATER;
             if ((state == WARP_YIELDS || state == WARP_LATER) && warp->clocks < block->due)

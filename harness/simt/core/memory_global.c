@@ -71,6 +71,9 @@ static void touch_sector(Block *block, uint32_t sector, int allocation, Access a
     }
     if (access != ACCESS_LOAD && use->written_by != block->number) {
         total->block_written_sectors++;
+        if (machine->stored && machine->followed[allocation] >= 0)
+            machine->stored[(block->number - 1 - machine->first_block) * machine->followed_count +
+                            machine->followed[allocation]]++;
         if (!use->written_by) {
             total->written_sectors++;
             if (sector < total->written_first) total->written_first = sector;

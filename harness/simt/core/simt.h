@@ -105,6 +105,8 @@ typedef struct {
     int64_t *work;             /* warp instructions of each block, in the order of `blocks` */
     int64_t *asked;            /* its requests of global memory */
     uint64_t *ways;            /* a bit of 64 for each part of the kernel that it came through */
+    uint32_t *stored;          /* sectors that it wrote of each followed allocation; or null */
+    const int32_t *followed;   /* by allocation: its column of `stored`, -1 for none */
     int64_t trace_length, trace_capacity;
     uint64_t arena_base, arena_size;
     int64_t first_block, block_count, instruction_budget, path_length, path_capacity;
@@ -118,6 +120,7 @@ typedef struct {
     int64_t own_clocks, last_clocks; /* work of the first block alone, and of the one that ends last */
     int64_t ended; /* when the last block did so far */
     int64_t news_clocks;    /* when the news of this turn are seen */
+    int64_t block_limit;    /* warp instructions after which a block is left as it is; 0: none */
     uint64_t watched, news; /* bits of places: what somebody waits for, what is new */
     Change *changes;        /* LATEST_CHANGES of them */
     uint64_t seed, grid_workspace, chance;
@@ -132,6 +135,7 @@ typedef struct {
     int32_t following; /* who goes by what is not `initialised` leaves the same */
     int32_t drawn; /* turns are parts of a block's work, no two alike, and `turn` at most */
     int32_t way_scale; /* 65,536 parts over the instructions of the kernel */
+    int32_t followed_count;
     int32_t keeping; /* what memory held before is kept, so that simt_take_back can restore it */
     uint32_t hottest_sector, clock, constant_lines;
     uint32_t grid[3], block[3];

@@ -37,11 +37,19 @@ class BlockRuns:
     """Runs blocks of one launch and collects the footprint over all runs.
 
     No block leaves anything twice: a run of blocks that ran before is taken back.
+
+    Args:
+        asked: the launch.
+        budget: warp instructions that one run may execute.
+        followed: places of the allocations of which it is known what each block writes.
     """
 
-    def __init__(self, asked: KernelLaunch, budget: int) -> None:
+    def __init__(
+        self, asked: KernelLaunch, budget: int, followed: Collection[int] = ()
+    ) -> None:
         self.asked = asked
         self.budget = budget
+        self.followed = tuple(followed)
         self.uses: list[tuple[int, core.Result]] = []
         self.ran: set[int] = set()
         self.fresh: list[tuple[int, core.Result]] = []
@@ -82,7 +90,7 @@ class BlockRuns:
         result = core.run(
             self.asked.launch, self.asked.memory, list(blocks), checks=False, seed=seed,
             trace=trace, max_instructions=self.budget, keep=keep or again, fair=fair,
-            hop_clocks=hop_clocks,
+            hop_clocks=hop_clocks, followed=self.followed,
         )  # fmt: skip
         self.spent += int(result.work.sum())
         reports = [report for report in result.reports if report.kind not in HARMLESS]
@@ -116,6 +124,20 @@ class BlockRuns:
         if result.timed_out:
             raise LaunchFailed(self.asked.launch.kernel, [], places_read(result))
         return result
+
+    def begun(self, blocks: Sequence[int], limit: int) -> core.Result | None:
+        """Run blocks up to a limit of warp instructions each, of which nothing stays or counts.
+
+        None where one of them fails.
+        """
+        result = core.run(
+            self.asked.launch, self.asked.memory, blocks, checks=False,
+            max_instructions=self.budget, keep=True, followed=self.followed, block_limit=limit,
+        )  # fmt: skip
+        core.take_back(result)
+        self.spent += int(result.work.sum())
+        failed = result.timed_out or any(each.kind not in HARMLESS for each in result.reports)
+        return None if failed else result
 
     def complete(self, blocks: Sequence[int]) -> None:
         """Run the blocks that have not run, for what they leave; raises LaunchFailed."""

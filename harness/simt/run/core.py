@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import secrets
 from collections.abc import Collection, Sequence
@@ -70,6 +71,8 @@ def run(
     keep: bool = False,
     fair: bool = False,
     hop_clocks: tuple[int, int] = (0, 0),
+    followed: Sequence[int] = (),
+    block_limit: int = 0,
 ) -> Result:
     """Run blocks of a launch, one after the other in the order given.
 
@@ -87,6 +90,8 @@ def run(
             with hop_clocks by these, else turns are drawn, no two alike.
         hop_clocks: Clocks until another block sees a store, and an atomic. With them blocks go on
             in the order of their clocks, and the result knows the launch's longest path.
+        followed: Places of allocations of which it is counted what each block writes.
+        block_limit: Warp instructions, about, after which a block is left as it is; 0: none.
 
     Raises:
         UnsupportedInstruction: the kernel contains an instruction that the core does not know.
@@ -100,7 +105,7 @@ def run(
     bounds = [len(chosen) * part // threads for part in range(threads + 1)]
     parts = [
         _Run(launch, memory, chosen, first, last, checks, seed, trace, max_instructions, keep, fair,
-             hop_clocks)
+             hop_clocks, followed, block_limit)
         for first, last in zip(bounds, bounds[1:], strict=False)
     ]
     if threads == 1:
@@ -139,6 +144,8 @@ class _Run:
         keep: bool,
         fair: bool,
         hop_clocks: tuple[int, int],
+        followed: Sequence[int],
+        block_limit: int,
     ) -> None:
         program = launch.program
         self.launch, self.memory, self.program = launch, memory, program
@@ -157,6 +164,9 @@ class _Run:
         self.shadow = untouched((memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0)
         self.work, self.asked = np.zeros((2, len(self.blocks)), dtype=np.int64)
         self.ways = np.zeros(len(self.blocks), dtype=np.uint64)
+        self.stored = np.zeros((len(self.blocks), len(followed)), dtype=np.uint32)
+        self.columns = np.full(max(1, len(self.starts)), -1, dtype=np.int32)
+        self.columns[list(followed)] = np.arange(len(followed))
         self.before = np.zeros(0, dtype=_BEFORE)
         self.path = untouched(4 * _PATH_CAPACITY).view(np.int32)
         self.critical = np.zeros(0 if checks else len(program.rows), dtype=np.uint32)
@@ -180,6 +190,9 @@ class _Run:
             ("asked", self.asked), ("ways", self.ways),
         ):  # fmt: skip
             setattr(machine, name, array.ctypes.data)
+        if followed:
+            machine.stored, machine.followed = self.stored.ctypes.data, self.columns.ctypes.data
+            machine.followed_count = len(followed)
         if self.critical.size:
             machine.critical = self.critical.ctypes.data
             machine.critical_last = self.critical_last.ctypes.data
@@ -213,6 +226,10 @@ class _Run:
         fair = fair and (not drawn or at_once * self._block_bytes() <= _MOST_AT_ONCE_BYTES)
         machine.slice, machine.turn = (_FAIR_SLICE, _FAIR_TURN) if fair else (_SLICE, _TURN)
         machine.drawn = int(fair and drawn)
+        if block_limit:
+            warps = -(-math.prod(launch.block) // 32)
+            machine.block_limit = block_limit
+            machine.slice = max(1, min(machine.slice, block_limit // warps))
         machine.grid_workspace = launch.grid_workspace
         machine.partial_barriers = int(program.partial_barriers)
         machine.stacked, machine.function_count = int(program.stacked), len(program.functions)
@@ -278,7 +295,7 @@ class _Run:
                 mine[name] = min(mine[name], theirs[name])
             for name in ("read_last", "written_last"):
                 mine[name] = max(mine[name], theirs[name])
-        for name in ("work", "asked", "ways"):
+        for name in ("work", "asked", "ways", "stored"):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(other, name)]))
         if other.trace_records.size:
             self.trace_records = np.concatenate([self.trace_records, other.trace_records])
@@ -322,6 +339,7 @@ class _Run:
             work=self.work,
             asked=self.asked,
             ways=self.ways,
+            stored=self.stored,
             before=self.before,
             looked_at_by=sectors[:, 3],
             readers=sectors[:, 4],

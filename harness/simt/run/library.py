@@ -25,19 +25,21 @@ _POINTERS = (
     "code", "operands", "constants", "parameters", "allocation_starts", "allocation_ends",
     "blocks", "counters", "reports", "uses", "sectors", "initialised", "shadow",
     "path", "critical", "critical_last", "trace", "traced", "functions", "before",
-    "work", "asked", "ways",
+    "work", "asked", "ways", "stored", "followed",
 )  # fmt: skip
 _LONGS = (
     "trace_length", "trace_capacity", "arena_base", "arena_size", "first_block", "block_count",
     "instruction_budget", "path_length", "path_capacity", "before_length", "before_capacity",
     "slice", "turn", "ended_blocks", "ended_work", "hop_clocks", "atomic_hop_clocks", "horizon",
     "path_clocks", "path_waits", "own_clocks", "last_clocks", "ended", "news_clocks",
+    "block_limit",
 )  # fmt: skip
 _INTS = (
     "entry", "register_bytes", "constant_offset", "constant_bytes", "parameter_bytes",
     "shared_bytes", "local_bytes", "allocation_count", "report_count", "report_capacity",
     "checks", "tracing", "failed_instruction", "resident_limit", "partial_barriers", "stacked",
-    "function_count", "instruction_count", "following", "drawn", "way_scale", "keeping",
+    "function_count", "instruction_count", "following", "drawn", "way_scale", "followed_count",
+    "keeping",
 )  # fmt: skip
 
 

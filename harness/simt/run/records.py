@@ -296,6 +296,8 @@ class Result:
     """Requests of global memory of each."""
     ways: NDArray[np.uint64]
     """Of each a bit for each of 64 parts of the kernel that it came through."""
+    stored: NDArray[np.uint32]
+    """Sectors that each wrote of each allocation that was followed, a row a block."""
     before: NDArray[np.void]
     """What memory held before, of what the run wrote; empty where it was not to be kept."""
     looked_at_by: NDArray[np.uint32]

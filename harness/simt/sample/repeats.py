@@ -16,7 +16,6 @@ from ..run.block_runs import BlockRuns
 from ..run.candidate import KernelLaunch
 from ..run.core import Result
 from . import block_choice as choose
-from .effort import FULL
 from .written import Atomics, note_atomics, written_of
 
 ALIKE = 1.1
@@ -74,7 +73,7 @@ def repeated(
         list(range(blocks)) if blocks * each <= instructions
         else sorted(choose.fresh(blocks, min(count, blocks), (), generator))
     )  # fmt: skip
-    runner = BlockRuns(asked, budget)
+    runner = BlockRuns(asked, budget, outputs)
     result = runner.run(chosen, random=True)
     mean, bound = float(result.work.mean()), ALIKE * earlier.longest_block
     *pairs, (slow, slow_now) = zip(
@@ -85,7 +84,7 @@ def repeated(
     if runner.looks_at_others() or not even or not each / bound <= mean <= each * bound:
         runner.take_back()
         return None
-    written = written_of(runner, blocks, max(1, int(each)), generator, outputs, FULL.part(0.0))
+    written = written_of(runner, blocks, max(1, int(each)), generator, outputs, 0)
     if len(runner.ran) < blocks:
         note_atomics(runner, outputs, atomics)
     return replace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -173,6 +173,7 @@ def run_samples(
     held: Occupancy,
     budget: int,
     generator: random.Random,
+    outputs: Collection[int],
     effort: Effort = FULL,
 ) -> SampledRuns:
     """Choose blocks of a launch and run them; the arguments are `sample_launch`'s.
@@ -181,7 +182,7 @@ def run_samples(
         LaunchFailed: a block did something that ends a launch, or ran too long.
     """
     blocks = asked.launch.block_count
-    runner = BlockRuns(asked, budget)
+    runner = BlockRuns(asked, budget, outputs)
     group: Sequence[int] = choose.group(gpu, blocks, max(1, held.blocks), generator)
     # A block may do less when it runs again on what it wrote: no block runs twice where the grid
     # is large enough.

@@ -94,7 +94,7 @@ def sample_launch(
             return replace(whole(looks), race_checked_blocks=looked_at)
         except Unaffordable as error:
             too_much = error
-    runs = run_samples(gpu, asked, held, budget, generator, effort)
+    runs = run_samples(gpu, asked, held, budget, generator, outputs, effort)
     runner, blocks = runs.runner, runs.blocks
     if runner.looks_at_others():
         if too_much:
@@ -103,7 +103,7 @@ def sample_launch(
         return replace(whole(looks), race_checked_blocks=looked_at)
     if runs.too_uneven():
         raise TooUneven(launch.kernel)
-    written = written_of(runner, blocks, runs.cost, generator, outputs, effort)
+    written = written_of(runner, blocks, runs.cost, generator, outputs, effort.sample)
     if (blocks - len(runner.ran)) * runs.cost <= effort.complete:
         rest = [block for block in range(blocks) if block not in runner.ran]
         runner.complete(rest)

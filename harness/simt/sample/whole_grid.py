@@ -130,7 +130,7 @@ def whole_launch(
         path_blocks=last / slowest.delay
         + (path.clocks - path.last_clocks) / max(1, path.own_clocks),
         path_waits=float(path.waits),
-        written=written_of(runner, blocks, 1, random.Random(0), outputs),
+        written=written_of(runner, blocks, 1, random.Random(0), outputs, 0),
     )
 
 

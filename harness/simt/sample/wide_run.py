@@ -7,9 +7,13 @@ element in which they differ hangs on blocks that did not run, or on the order o
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from ...judge.reports import Finding, TransferReport
 from ..counters import Counts, LaunchCounters, ProfileReport
@@ -20,6 +24,7 @@ from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
 from ..run.orders import mixed_order
 from ..run.verify_run import describe_report, note_transfer
+from . import block_choice as choose
 from .dependence import UNEVEN, shared_counter
 from .effort import Shares
 from .full_memory import back_tensors, follow, leave_outputs
@@ -27,7 +32,12 @@ from .sampled_runs import is_uneven, runs_all
 from .written import Atomics, note_atomics, written_of
 
 MOST_IN_A_ROW, MOST_BEHIND = 32, 16
-"""Neighbours that run together where not all blocks do, and those on the last axis of the grid."""
+"""Neighbours that run together where not all blocks do, and those behind each other along an axis;
+more of these where they are affordable."""
+APART = 4
+"""One of so many blocks is drawn by itself: neighbours do not tell what the whole grid writes."""
+CLOSER = 12
+"""One of so many of a run's instructions may be spent on blocks that end at once."""
 
 
 def run_wide(request: dict[str, Any]) -> ProfileReport:
@@ -38,6 +48,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     they touched. Where a launch is more work than what is left, a finding `timed_out` says so.
     """
     wide, left = request["wide"], int(request["max_instructions"])
+    closer = left // CLOSER
     outputs = {
         place: spec["nbytes"]
         for place, spec in enumerate(request["tensors"])
@@ -51,27 +62,28 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     handed_over = 0
 
     def on_launch(candidate: Candidate, asked: KernelLaunch) -> bool:
-        nonlocal left
+        nonlocal left, closer
         if reports:
             return False
         kernel, blocks = asked.launch.kernel, asked.launch.block_count
         index = sum(isinstance(launch, LaunchCounters) for launch in launches)
-        program, runner = asked.launch.program, BlockRuns(asked, left)
+        program, runner = asked.launch.program, BlockRuns(asked, left, outputs)
         try:
-            order = list(range(blocks))
+            near, apart = list(range(blocks)), list[int]()
             if not program.may_wait:
                 planned = [*wide["blocks"], *[1] * (index + 1)][index]
                 count = blocks if shared_counter(asked.launch) else planned
                 # Launches of one grid take the same blocks: the second mostly reads what the first
                 # has written there.
                 generator = random.Random(f"{wide['seed']} {asked.launch.grid}")
-                order = _chosen(asked.launch.grid, count, generator)[:: -1 if again else 1]
-            partly = len(order) < blocks
-            result = runner.run(order, random=True, keep=partly, seed=int(again), fair=again)
+                axis = _joining_axis(runner, outputs) if count < blocks else None
+                near, apart = _chosen(asked.launch.grid, count, axis, generator)
+            partly = len(near) < blocks
+            results = _run(runner, near, apart, again=again, keep=partly)
             if partly and _forget(runner, asked.memory, launches, handed_over):
                 runner.take_back()
-                runner = BlockRuns(asked, left)
-                result = runner.run(order, random=True, keep=False, seed=int(again), fair=again)
+                runner = BlockRuns(asked, left, outputs)
+                results = _run(runner, near, apart, again=again, keep=False)
         except core.UnsupportedInstruction as error:
             reports.append(Finding("unsupported", str(error), kernel, error.line))
             return False
@@ -80,18 +92,21 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
             if not reports:
                 reports.append(Finding("timed_out", "the whole grid is too much work", kernel))
             return False
-        left = max(1, left - int(result.counters["warps"].sum()))
+        spent = runner.spent
+        left = max(1, left - spent)
         complete = len(runner.ran) == blocks
-        busiest = int(result.work.max())
+        work = np.concatenate([result.work for result in results])
+        busiest = int(work.max())
         # Where blocks share out their work, who does how much says nothing.
-        if complete and not shared_counter(asked.launch) and not runs_all(result.work, effort) and (
-            is_uneven(candidate.gpu, result.work, busiest, blocks)
+        if complete and not shared_counter(asked.launch) and not runs_all(work, effort) and (
+            is_uneven(candidate.gpu, work, busiest, blocks)
         ):
             reports.append(Finding("unsupported", UNEVEN, kernel))
             return False
         if not complete:
             note_atomics(runner, outputs, atomics)
-        launches.append(_touched(runner, asked, complete, outputs))
+        launches.append(_touched(runner, asked, complete, outputs, 0 if again else closer))
+        closer -= runner.spent - spent
         return True
 
     def on_transfer(transfer: Transfer) -> None:
@@ -156,32 +171,89 @@ def _written(each: LaunchCounters | TransferReport, place: int) -> tuple[int, in
     return (written.first, written.end) if written else (0, 0)
 
 
-def _chosen(grid: tuple[int, int, int], count: int, generator: random.Random) -> list[int]:
-    """Return so many blocks of a grid: rows of neighbours, with all that lie behind them.
+def _run(
+    runner: BlockRuns, near: list[int], apart: list[int], *, again: bool, keep: bool
+) -> list[core.Result]:
+    """Run neighbours, and what was drawn by itself; for a second run all in another order.
 
-    What later launches join is mostly spread over the last axis, or lies side by side.
+    Where nothing was, the neighbours have to stand for the grid.
     """
-    x, y, z = grid
-    if count >= x * y * z:
-        return mixed_order(grid, generator)
-    behind = z if z <= MOST_BEHIND else 1
-    wide = min(x, max(1, min(MOST_IN_A_ROW, count // (4 * behind))))
+    parts = [(near, not apart), *([(apart, True)] if apart else [])]
+    return [
+        runner.run(
+            part[:: -1 if again else 1], random=drawn, keep=keep, seed=int(again), fair=again
+        )
+        for part, drawn in parts[:: -1 if again else 1]
+    ]
+
+
+def _joining_axis(runner: BlockRuns, outputs: Mapping[int, int]) -> int | None:
+    """Return the axis of the grid along which blocks join what is an output's, None for none.
+
+    Raises LaunchFailed.
+    """
+    launch = runner.asked.launch
+    if not launch.program.global_atomics:
+        return None
+
+    def touched(at: list[int]) -> frozenset[tuple[int, int]]:
+        uses = runner.alone(_index(launch.grid, at)).uses
+        return frozenset(
+            (place, sector) for place in outputs if place in uses
+            for sector in uses[place].atomic_sectors.tolist()
+        )  # fmt: skip
+
+    middle = [extent // 2 for extent in launch.grid]
+    own = touched(middle)
+    for axis in (2, 1, 0):
+        if own and launch.grid[axis] > 1:
+            beside = touched([at - (each == axis) for each, at in enumerate(middle)])
+            if len(own & beside) > len(own) / 2:
+                return axis
+    return None
+
+
+def _chosen(
+    grid: tuple[int, int, int], count: int, joining: int | None, generator: random.Random
+) -> tuple[list[int], list[int]]:
+    """Return so many blocks of a grid: rows of neighbours with all behind them, and single ones.
+
+    What later launches join is mostly spread over the last axis, or lies side by side. Where blocks
+    join an output along an axis, single ones would leave parts of sums.
+    """
+    blocks = math.prod(grid)
+    if count >= blocks:
+        return mixed_order(grid, generator), []
+    alone = count // APART if joining is None else 0
+    axis = 2 if joining is None else joining
+    row = 1 if axis == 0 else 0
+    behind = grid[axis] if grid[axis] <= max(MOST_BEHIND, count - alone) else 1
+    wide = min(grid[row], max(1, min(MOST_IN_A_ROW, (count - alone) // (4 * behind))))
     chosen: dict[int, None] = {}
-    while len(chosen) < count:
-        first = generator.randrange(-(-x // wide)) * wide
-        row = generator.randrange(y)
-        deep = 0 if behind > 1 else generator.randrange(z)
+    while len(chosen) < count - alone:
+        at = [generator.randrange(extent) for extent in grid]
+        at[row] -= at[row] % wide
         for step in range(behind):
-            start = first + x * (row + y * (deep + step))
-            chosen.update(dict.fromkeys(range(start, start + min(wide, x - first))))
-    return list(chosen)
+            at[axis] = step if behind > 1 else at[axis]
+            for beside in range(min(wide, grid[row] - at[row])):
+                chosen[_index(grid, at) + beside * (grid[0] if row else 1)] = None
+    alone = min(alone, blocks - len(chosen))
+    return list(chosen), choose.fresh(blocks, alone, chosen, generator) if alone else []
+
+
+def _index(grid: tuple[int, int, int], at: Sequence[int]) -> int:
+    return at[0] + grid[0] * (at[1] + grid[1] * at[2])
 
 
 def _touched(
-    runner: BlockRuns, asked: KernelLaunch, complete: bool, outputs: dict[int, int]
+    runner: BlockRuns, asked: KernelLaunch, complete: bool, outputs: dict[int, int], budget: int
 ) -> LaunchCounters:
-    """Return what a launch touched, as a report that counts nothing."""
-    launch = asked.launch
+    """Return what a launch touched, as a report that counts nothing.
+
+    Up to a budget of instructions it is looked at which blocks leave out what is theirs.
+    """
+    launch, cost = asked.launch, int(np.mean(list(runner.work.values())))
+    sizes = np.subtract(asked.memory.ends, asked.memory.starts).tolist()
     return LaunchCounters(
         kernel=launch.kernel, grid=launch.grid, block=launch.block,
         dynamic_shared_bytes=launch.dynamic_shared_bytes, samples=[Counts()],
@@ -189,7 +261,13 @@ def _touched(
         l1_hit_sectors=0.0, l1_missed_lines=1.0, read_footprint=0.0, write_footprint=0.0,
         reread_bytes=0.0,
         atomic_lines=runner.atomic_lines(),
-        written=written_of(runner, launch.block_count, 1 << 40, random.Random(0), outputs),
+        written={
+            # How far neighbours reach says nothing of where the others are.
+            place: replace(each, span=float(sizes[place]))
+            for place, each in written_of(
+                runner, launch.block_count, cost, random.Random(0), outputs, budget
+            ).items()
+        },
         read=runner.read(),
         simulated=runner.spent,
         joins_blocks=not complete and runner.joins_blocks(),

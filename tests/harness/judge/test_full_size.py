@@ -167,8 +167,8 @@ def test_all_wrong_elements_are_counted_and_the_first_is_told(example: Example) 
     ("written", "outcome"),
     [
         (wrote(), Outcome.PASSED),
-        (wrote(grid_bytes=0.89 * BYTES), Outcome.UNSUPPORTED),
-        (wrote(grid_bytes=0.9 * BYTES), Outcome.PASSED),
+        (wrote(grid_bytes=0.98 * BYTES), Outcome.UNSUPPORTED),
+        (wrote(grid_bytes=0.99 * BYTES), Outcome.PASSED),
         (wrote(span=0.5 * BYTES), Outcome.UNSUPPORTED),
         (wrote(sampled_bytes=BYTES), Outcome.UNSUPPORTED),
         (wrote(sampled_bytes=BYTES / 4), Outcome.PASSED),
@@ -477,6 +477,16 @@ def test_what_one_of_two_runs_left_out_is_missing(example: Example, run: int, la
     assert f"{4200 - last} of 4200 elements of out0 are not written" in failed.reason
 
 
+def test_what_all_blocks_would_write_is_asked_of_a_confirmation_too(example: Example) -> None:
+    for run in (0, 1):
+        example.leave(example.right, FIRST_HALF, run=run)
+    assert example.wide(HALF)[0] is None
+    failed, _ = example.wide(Ran({OUTPUT: wrote(grid_bytes=0.98 * BYTES)}))
+    assert failed.diagnostics[0].kind == NOT_WRITTEN and "98 % of out0" in failed.reason
+    rest = fill(offset=BYTES // 2, width=BYTES // 2)
+    assert example.wide(rest, Ran({OUTPUT: wrote(grid_bytes=0.5 * BYTES)}))[0] is None
+
+
 def test_an_unwritten_right_value_of_the_poison_s_bits_is_missing(tmp_path: Path) -> None:
     example = Example(tmp_path, "int64")
     example.right[::2] = -1
@@ -485,7 +495,8 @@ def test_an_unwritten_right_value_of_the_poison_s_bits_is_missing(tmp_path: Path
         example.leave(example.right, run=run)
     failed, checked = example.wide(ALL)
     assert failed is None and checked.elements == 4200 and checked.share == 1
-    assert example.wide(HALF)[1].elements == 2100
+    half = Ran({OUTPUT: wrote(end=example.right.nbytes)})
+    assert example.wide(half)[1].elements == 2100
     for run in (0, 1):
         example.leave(example.right, example.right != -1, run=run)
     failed, _ = example.wide(ALL)
