@@ -265,7 +265,7 @@ def _touched(
             # How far neighbours reach says nothing of where the others are.
             place: replace(each, span=float(sizes[place]))
             for place, each in written_of(
-                runner, launch.block_count, cost, random.Random(0), outputs, budget
+                runner, launch.block_count, cost, random.Random(0), outputs, budget, thorough=True
             ).items()
         },
         read=runner.read(),

@@ -52,6 +52,8 @@ def written_of(
     generator: random.Random,
     outputs: Mapping[int, int],
     budget: int,
+    *,
+    thorough: bool = False,
 ) -> dict[int, Written]:
     """Return `LaunchCounters.written`, looking closer where an output seems incomplete.
 
@@ -65,15 +67,18 @@ def written_of(
         generator: chooses further blocks.
         outputs: bytes of each output, by its place.
         budget: warp instructions that looking closer may take, for each of its two ways.
+        thorough: begin all blocks whatever the samples say.
     """
     spent, everything = 0, blocks <= sum(count for count, _ in runner.fresh)
     size, short = min(64, blocks), NONE
+    if thorough and not everything:
+        short = _short(runner, blocks, cost, outputs, budget)
     for batch in range(MOST_EXTRA_BATCHES):
         told = {place: _random_bytes(runner, place, blocks, short, errors=0) for place in outputs}
         if everything or all(not told[at] or told[at] >= ALL * outputs[at] for at in outputs):
             break
         if not batch:
-            short = _short(runner, blocks, cost, outputs, budget)
+            short = short if thorough else _short(runner, blocks, cost, outputs, budget)
             if 0 < short.others.size and not _long(runner, short):
                 runner.run(_drawn(runner, short, blocks, FEW_LONG, generator), random=True)
                 continue
