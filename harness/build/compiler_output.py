@@ -35,6 +35,8 @@ _STACK = re.compile(
 _LINE_CHARACTERS = 8192
 """Longer lines are cut: what a source makes the compiler print takes time as its length."""
 _FROM_CANDIDATE = re.compile(r"\bat line (\d{1,9}) of candidate\.cu|candidate\.cu[:(](\d{1,9})")
+_OF_HOST_CODE = re.compile(r"exception handling disabled")
+"""What headers run into that are for host code: Thrust, and CUB as a whole (`cub/cub.cuh`)."""
 _FAULT_OF_MACHINE = re.compile(
     r"nvcc fatal|(?:/bin/)?sh: |(?:\S*/)?(?:gcc|g\+\+|c\+\+|clang\+\+|cc): .*cannot execute"
 )
@@ -120,6 +122,11 @@ def _errors(lines: list[str], ptx: Path) -> Iterator[tuple[str, int | None]]:
                 yield _without_paths(match["text"]) + _quoted(lines, index), number
             else:
                 where = f"{Path(match['file']).name}({number}): {match['text']}"
+                if _OF_HOST_CODE.search(where):
+                    where += (
+                        "; the source includes a header for host code: CUDA's device headers are "
+                        "there (of CUB cub/block/ and cub/warp/, not cub/cub.cuh, nor Thrust)"
+                    )
                 yield where, _calling_line(lines, index)
         elif match := _PTXAS.match(line):
             places = _places(ptx) if places is None else places

@@ -82,6 +82,9 @@ _CATEGORIES: tuple[tuple[str, str], ...] = (
      "cudaMemcpy cudaMemset cudaMemcpy2D cudaMemset2D cudaMemcpyToSymbol cudaMemcpyFromSymbol"),
     ("streams, events and graphs: all work goes on the given stream",
      "cudaStream* cudaEvent* cudaGraph* cudaLaunchHostFunc cudaLaunchCooperativeKernelMulti*"),
+    ("launch() works on the device that it is given (the algorithms of CUB and Thrust for a whole "
+     "device call it: cub/block/ and cub/warp/ do not)",
+     "cudaGetDeviceCount"),
     ("it changes the device for everyone",
      "cudaDeviceReset cudaDeviceSetLimit cudaDeviceSetCacheConfig cudaSetDevice* cudaCtx* "
      "cudaProfiler* cudaDevice*"),

@@ -295,3 +295,26 @@ def test_refused_reading_names_file_and_line() -> None:
     (found,) = denied_files("cc1plus: fatal error: /etc/hostname: Permission denied\n")
     assert (found.line, found.kind) == (None, "forbidden_include")
     assert denied_files("candidate.cu:3:10: error: 'x' was not declared: Permission\n") == ()
+
+
+@pytest.mark.parametrize(
+    "header", ["cub/cub.cuh", "cub/device/device_radix_sort.cuh", "thrust/sort.h"]
+)
+def test_headers_for_host_code_are_named(tools: Toolchain, header: str) -> None:
+    stage = judged(tools, f"#include <{header}>\n{USES[header]}")
+    assert stage is not None and stage.outcome is not Outcome.PASSED
+    assert "cub/block/ and cub/warp/" in stage.reason, stage.reason
+
+
+USES = {
+    "cub/cub.cuh": "",
+    "cub/device/device_radix_sort.cuh": (
+        "extern \"C\" void sorted(float* y, const float* x, void* w, cudaStream_t s) {\n"
+        "  size_t n = 1 << 20;\n"
+        "  cub::DeviceRadixSort::SortKeys(w, n, x, y, 1 << 10, 0, 32, s);\n}\n"
+    ),
+    "thrust/sort.h": (
+        "#include <thrust/execution_policy.h>\n"
+        "extern \"C\" void sorted(float* y) { thrust::sort(thrust::device, y, y + 9); }\n"
+    ),
+}
