@@ -50,7 +50,7 @@ def with_named(
     for name, number in tries[:MOST_TRIES]:
         tried = _with(variation, name, (*variation.named.get(name, ()), number))
         if survives(tried, draws) and any(
-            _tells(reference, variation, name, number, how) for how in draws
+            _tells(reference, tried, name, number, how) for how in draws
         ):
             variation = tried
     return variation
@@ -77,21 +77,15 @@ def _with(variation: Variation, name: str, numbers: tuple[int, ...]) -> Variatio
 def _tells(
     reference: Reference, variation: Variation, name: str, number: int, how: Draw
 ) -> bool:
-    """Say whether answers to a number are others than those to either end of the range."""
+    """Say whether answers to a number are others than those to either end of the range there."""
     low, high = _usual_ends(reference.instance(0).inputs[name], variation.levels[name])
+    found: list[list[torch.Tensor]] = []
     try:
-        found, *usual = (
-            _answers(reference, _with(variation, name, (each,)), how)
-            for each in (number, low, high)
-        )
+        for each in (number, low, high):
+            instance = draw(reference, how, variation)
+            own = instance.inputs[name]
+            own.masked_fill_(own == number, each)
+            found.append(reference.outputs(instance.model, instance.arguments))
     except (ReferenceFault, RuntimeError):
         return False
-    return all(
-        any(not torch.equal(one, other) for one, other in zip(found, each, strict=True))
-        for each in usual
-    )
-
-
-def _answers(reference: Reference, variation: Variation, how: Draw) -> list[torch.Tensor]:
-    instance = draw(reference, how, variation)
-    return reference.outputs(instance.model, instance.arguments)
+    return not any(all(map(torch.equal, found[0], usual)) for usual in found[1:])
