@@ -44,7 +44,7 @@ from .launch_writes import (
 from .left_pages import Pages, known_elements, like_poison, poison_bits, untouched, written_elements
 from .poison import PROFILED_WORKSPACE
 from .reports import LaunchReport, TransferReport
-from .verification import Nearness, agree, decode_elements, within_step
+from .verification import Nearness, agree, decode_elements, number_at, within_step
 
 LEAST_WRITTEN = 0.99
 """Share of each output that the launches of one call must write, by estimate."""
@@ -249,7 +249,7 @@ def _weigh(
                 found.stepped += int(near.sum())
             if wrong.size and found.first is None:
                 at = wrong[0]
-                found.first = (int(places[at]), float(expected[at]), float(values[at]))
+                found.first = (int(places[at]), float(expected[at]), number_at(values, at))
     by_transfers = (copied | filled) & ~by_kernel
     found.by_transfers += item * int((by_transfers & right if known else by_transfers).sum())
     # An element whose right value is the poison's own bits cannot be told from an unwritten one.

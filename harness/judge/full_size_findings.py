@@ -12,7 +12,7 @@ from ..records.outcomes import Outcome
 from ..records.tasks import Task
 from ..records.tensors import TensorSpec
 from ..task.full_case import RowTolerance
-from .verification import may_step
+from .verification import ODD_FLAG, may_step
 
 NOT_WRITTEN = "not_written"
 """Kind of the finding that the sampled blocks write too little."""
@@ -137,6 +137,7 @@ def wrong_answer(
     return mismatch(
         f"at full dimensions {spec.name}[{index}]: expected {expected:.7g}, got {got:.7g}; "
         f"{found.wrong} of {found.checked} elements {which} differ"
+        f"{ODD_FLAG if spec.dtype == 'bool' and got > 1 else ''}"
     )
 
 

@@ -25,8 +25,8 @@ def compare(
     """Return how an output differs from PyTorch's answer of the same shape; None where it agrees.
 
     Floating elements agree when |got - expected| <= absolute + relative * |expected|, when both are
-    NaN, or both the same infinity; all others when equal, or as near. As many as the tolerance's
-    share may be a step off.
+    NaN, or both the same infinity; all others when equal, or as near; flags as bytes. As many as
+    the tolerance's share may be a step off.
     """
     if _are_clearly_near(got, expected, tolerance):
         return None
@@ -47,11 +47,12 @@ def compare(
         tensor=name,
         index=index,
         expected=float(expected[index]),
-        got=float(got[index]),
+        got=float(_as_bytes(got)[index]),
         count=count,
         total=got.numel(),
         largest_error=float(largest),
         region=region,
+        flag=got.dtype is torch.bool,
     )
 
 
@@ -59,7 +60,7 @@ def are_equal(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Say whether all elements of two tensors of a shape are equal; no NaN is."""
     equal = torch.ones((), dtype=torch.bool, device=first.device)
     for a, b in _chunks(first, second):
-        equal &= (a == b).all()
+        equal &= (_as_bytes(a) == _as_bytes(b)).all()
     return bool(equal)
 
 
@@ -130,18 +131,21 @@ def _are_clearly_near(
 def _within_step(
     got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance
 ) -> torch.Tensor:
-    if got.dtype is torch.bool:
-        got = got.view(torch.uint8) != 0
-    a, b = got.double(), expected.double()
+    a, b = _as_bytes(got).double(), expected.double()
     near, off = tolerance.absolute + tolerance.relative * b.abs(), (a - b).abs()
     inside = (off >= tolerance.least_step - near) & (off <= tolerance.step + near)
-    return inside & b.isfinite()
+    inside &= b.isfinite()
+    return inside & (a <= 1) if got.dtype is torch.bool else inside
+
+
+def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return flags as the bytes that they are: of 2 operations make what they like."""
+    return tensor.view(torch.uint8) if tensor.dtype is torch.bool else tensor
 
 
 def _agree(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    if got.dtype is torch.bool:
-        # A byte that is neither 0 nor 1 is true in C++: the candidate's bool is read as one.
-        return (got.view(torch.uint8) != 0) == expected
+    if got.dtype is torch.bool:  # PyTorch's flags are 0 and 1: 2 is neither.
+        return _as_bytes(got) == _as_bytes(expected)
     if not expected.is_floating_point() and not tolerance.absolute:
         return got == expected
     a, b = got.double(), expected.double()

@@ -24,6 +24,9 @@ Array = NDArray[Any]
 
 MOST_DIAGNOSTICS = 5
 
+ODD_FLAG = "; a bool is the byte 0 or 1, and what reads another one as a number counts it so"
+"""What is said of a flag that is another byte."""
+
 
 class Mismatch(Record):
     """How one output differs from PyTorch's answer; the element is the first in row-major order."""
@@ -39,6 +42,8 @@ class Mismatch(Record):
     """Largest absolute difference where both are finite."""
     region: tuple[tuple[int, int], ...]
     """First and last index of the differing elements along each axis."""
+    flag: bool = False
+    """Whether it is a byte that is a flag: then `got` is that byte."""
 
     @property
     def message(self) -> str:
@@ -53,15 +58,15 @@ class Mismatch(Record):
             text += f", all within [{spans}]"
         if self.largest_error > 0:
             text += f", largest error {self.largest_error:.3g}"
-        return text
+        return text + (ODD_FLAG if self.flag and self.got > 1 else "")
 
 
 def compare(got: bytes, expected: bytes, spec: TensorSpec, tolerance: Tolerance) -> Mismatch | None:
     """Compare raw little-endian row-major elements; None where they agree.
 
     Floating elements agree when |got - expected| <= absolute + relative * |expected|, when both are
-    NaN, or both the same infinity; all others when equal, or as near. As many as the tolerance's
-    share may be a step off. Raises ValueError for wrong lengths.
+    NaN, or both the same infinity; all others when equal, or as near; flags as bytes. As many as
+    the tolerance's share may be a step off. Raises ValueError for wrong lengths.
     """
     actual, wanted = decode(got, spec), decode(expected, spec)
     wrong = ~agree(actual, wanted, tolerance)
@@ -78,11 +83,12 @@ def compare(got: bytes, expected: bytes, spec: TensorSpec, tolerance: Tolerance)
         tensor=spec.name,
         index=index,
         expected=float(wanted[index]),
-        got=float(actual[index]),
+        got=number_at(actual, index),
         count=len(places),
         total=spec.numel,
         largest_error=_largest_difference(actual, wanted),
         region=tuple((int(a), int(b)) for a, b in zip(low, high, strict=True)),
+        flag=spec.dtype == "bool",
     )
 
 
@@ -157,14 +163,11 @@ def decode(data: bytes, spec: TensorSpec) -> Array:
 
 
 def decode_elements(data: bytes, dtype: str) -> Array:
-    """Return raw elements in a row; bfloat16 becomes float32."""
+    """Return raw elements in a row; bfloat16 becomes float32, flags keep their bytes."""
     if dtype == "bfloat16":
         bits = numpy.frombuffer(data, "<u2").astype(numpy.uint32) << 16
         floats: Array = bits.view(numpy.float32)
         return floats
-    if dtype == "bool":
-        flags: Array = numpy.frombuffer(data, numpy.uint8) != 0
-        return flags
     plain: Array = numpy.frombuffer(data, numpy.dtype(dtype).newbyteorder("<"))
     return plain
 
@@ -198,11 +201,25 @@ def within_step(
     with numpy.errstate(invalid="ignore", over="ignore"):
         near, off = tolerance.absolute + tolerance.relative * numpy.abs(b), numpy.abs(a - b)
         inside = (off >= tolerance.least_step - near) & (off <= tolerance.step + near)
-        return numpy.asarray(inside & numpy.isfinite(b))
+        return numpy.asarray(inside & numpy.isfinite(b) & ~_odd_flags(got))
+
+
+def number_at(values: Array, at: Any) -> float:
+    """Return one element as a number; of flags, the byte."""
+    return float(values.view(numpy.uint8)[at] if values.dtype == numpy.bool_ else values[at])
+
+
+def _odd_flags(got: Array) -> NDArray[numpy.bool_]:
+    """Say of each element whether it is a flag of another byte than 0 and 1."""
+    if got.dtype != numpy.bool_:
+        return numpy.zeros((), numpy.bool_)
+    return numpy.asarray(got.view(numpy.uint8) > 1)
 
 
 def agree(got: Array, wanted: Array, tolerance: Tolerance | Nearness) -> NDArray[numpy.bool_]:
     """Say of each element whether it agrees; see `compare`."""
+    if wanted.dtype == numpy.bool_:  # PyTorch's flags are 0 and 1: 2 is neither.
+        return numpy.asarray(got.view(numpy.uint8) == wanted.view(numpy.uint8))
     if wanted.dtype.kind != "f" and not numpy.any(tolerance.absolute):
         return numpy.asarray(got == wanted)
     a, b = got.astype(numpy.float64), wanted.astype(numpy.float64)

@@ -47,8 +47,19 @@ class Variation(Record):
     borders: tuple[tuple[float, int], ...] = ()
     """Magnitudes that forward() compares elements of its inputs with, 0 left out, and how many
     units in the last place from each it can tell: a case holds them and what lies so far beside."""
+    named: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    """Of inputs, by name, integers beyond their level that forward() compares elements with, or its
+    losses pass over, and that make answers of their own: a case holds them."""
+    ends: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    """Of floating inputs that stay within get_inputs()'s own range, the very ends of what forward()
+    accepts: a case holds them. What lies next to one outside is refused, or answered without a
+    number."""
     updated: tuple[str, ...] = ()
     """Buffers that forward() changes. A kernel does not: each call begins with the same ones."""
+
+    def beyond(self, name: str) -> tuple[float, ...]:
+        """Return the numbers that an input may hold though its level has none of them."""
+        return (*self.named.get(name, ()), *self.ends.get(name, ()))
 
     @property
     def not_varied(self) -> tuple[str, ...]:

@@ -94,10 +94,13 @@ def require_claimable(task: Task, claim: ClaimedInput) -> None:
     for fill in claim.tensors:
         if fill.tensor not in known:
             raise NotAnInput(f"{fill.tensor[:60]} is none of {', '.join(known) or 'no tensors'}")
-        _require_fill(known[fill.tensor], task.variation.levels.get(fill.tensor, "any"), fill)
+        level = task.variation.levels.get(fill.tensor, "any")
+        _require_fill(known[fill.tensor], level, fill, task.variation.beyond(fill.tensor))
 
 
-def _require_fill(tensor: TensorSpec, level: Level, fill: Fill) -> None:
+def _require_fill(
+    tensor: TensorSpec, level: Level, fill: Fill, beyond: tuple[float, ...]
+) -> None:
     name = fill.tensor
     if level in ("own", "order", "scaled") and (fill.kind != "own" or fill.places):
         raise NotAnInput(f"{name} cannot be chosen: {LEVELS[level]}")
@@ -113,7 +116,7 @@ def _require_fill(tensor: TensorSpec, level: Level, fill: Fill) -> None:
                 f"{name}: {value:g} is outside of what inputs hold (finite, at most "
                 f"{LARGEST_CLAIMED:g} in size)"
             )
-        if level in ("positive", "below") and value < 0:
+        if level in ("positive", "below") and value < 0 and value not in beyond:
             raise NotAnInput(f"{name}: {value:g}, but {LEVELS[level]}")
     if fill.kind == "uniform" and fill.first >= fill.second:
         raise NotAnInput(f"{name}: uniform from {fill.first:g} to {fill.second:g} is empty")

@@ -78,3 +78,6 @@ LEVELS: Mapping[Level, str] = MappingProxyType(
     }
 )
 """How far a tensor varies where it does not hold any values, in words."""
+
+BEYOND = ", and {} as well, by what forward() says or accepts"
+"""What is said of numbers that a tensor holds though its level has none of them."""

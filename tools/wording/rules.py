@@ -12,6 +12,7 @@ from ...harness.records.record import Record
 from ...harness.records.tasks import Task
 from ...harness.records.variations import Level
 from ...harness.task.rules import (
+    BEYOND,
     KINDS,
     LARGEST_CLAIMED,
     LARGEST_SHARE,
@@ -63,4 +64,7 @@ def rules_context(task: Task) -> dict[str, Any]:
 def _how_far(task: Task, name: str, level: Level) -> str:
     """Return how far a tensor varies; what Model(...) or get_inputs() draws is drawn every time."""
     drawn = level == "own" and name not in task.variation.fixed
-    return "drawn anew as the reference draws it" if drawn else LEVELS[level]
+    if drawn:
+        return "drawn anew as the reference draws it"
+    beyond = [f"{each:.10g}" for each in task.variation.beyond(name)]
+    return LEVELS[level] + (BEYOND.format(" and ".join(beyond)) if beyond else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -89,7 +90,8 @@ def claimed_instance(
             own = given[fill.tensor]
             level: Level = variation.levels.get(fill.tensor, "own")
             value = _filled(own, fill, generator)
-            _require_allowed(fill.tensor, own, value, level)
+            told = variation.beyond(fill.tensor)
+            _require_allowed(fill.tensor, own, value, level, told)
             if own.is_floating_point():
                 value = structured(value, own, fill.tensor in variation.fixed)
             own.copy_(value.to(own.dtype))
@@ -119,14 +121,18 @@ def _filled(own: torch.Tensor, fill: Fill, generator: torch.Generator) -> torch.
 
 
 def _require_allowed(
-    name: str, own: torch.Tensor, value: torch.Tensor, level: Level
+    name: str, own: torch.Tensor, value: torch.Tensor, level: Level, beyond: Sequence[float]
 ) -> None:
-    """Refuse what a tensor of this level never holds in a case."""
+    """Refuse what a tensor of this level never holds in a case, but for numbers `beyond` it."""
     if torch.equal(value, own.double()):
         return
     if level in ("own", "order", "scaled"):
         raise NotAnInput(f"{name} cannot be chosen")
-    low, high = float(value.min()), float(value.max())
+    numbers = torch.tensor(beyond, dtype=value.dtype, device=value.device)
+    usual = value[~torch.isin(value, numbers)] if beyond else value
+    if not usual.numel():
+        return
+    low, high = float(usual.min()), float(usual.max())
     if level == "positive" and low < 0:
         raise NotAnInput(f"{name} holds no negative values")
     if level == "range" and (low < float(own.min()) or high > float(own.max())):

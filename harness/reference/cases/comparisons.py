@@ -1,4 +1,6 @@
-"""Which numbers does forward() compare its inputs with? Seen on one call of it.
+"""Which numbers does forward() compare its inputs with, and which do its losses pass over?
+
+Seen on one call of it.
 
 An operation of COMPARING holds what it is given against numbers. What it is given is an input, or
 something that every kernel finds exactly as PyTorch does: an input negated, its magnitude, times a
@@ -9,8 +11,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -77,6 +80,22 @@ COMPARING: dict[Any, Callable[[Sequence[Any]], list[Any]]] = {
 _LOSSES = frozenset((_aten.nll_loss_forward, _aten.nll_loss2d_forward))
 """The last of what they are given is a class that is passed over."""
 
+_MULTILABEL = _aten.multilabel_margin_loss_forward
+"""Labels of a row end at the first of -1."""
+_BAGS = frozenset((_aten._embedding_bag, _aten._embedding_bag_forward_only))
+"""The ninth of what they are given is a row that is passed over; below zero none is."""
+
+NAMING: dict[Any, tuple[int, ...]] = {
+    **dict.fromkeys(
+        (_aten.eq, _aten.ne, _aten.clamp, _aten.clamp_min, _aten.clamp_max, _aten.maximum,
+         _aten.minimum),
+        (0,),
+    ),
+    **dict.fromkeys((_aten.gt, _aten.le), (0, 1)),
+    **dict.fromkeys((_aten.ge, _aten.lt), (0, -1)),
+}  # fmt: skip
+"""Operations that name an integer, and what lies between both of their answers: so far from it."""
+
 _NAMES = ("min", "max", "other", "lambd", "threshold", "min_val", "max_val")
 """Arguments that hold what is compared with, where they are named."""
 
@@ -84,34 +103,70 @@ _MOVES = frozenset((_aten.clone, _aten._to_copy, _aten.detach))
 """Operations that answer with what they are given."""
 
 
-def borders_of(reference: Reference, instance: Instance) -> tuple[tuple[float, int], ...]:
-    """Return the magnitudes that elements of inputs are compared with, 0 left out, and how many
-    units in the last place beside each are told from it whatever is added.
+class Comparisons(NamedTuple):
+    """What forward() compares its inputs with."""
 
-    The instance stays as it is. Where forward() fails there are none; raises ReferenceFault where
+    borders: tuple[tuple[float, int], ...] = ()
+    """Magnitudes that elements of inputs are compared with, 0 left out, and how many units in the
+    last place beside each are told from it whatever is added."""
+    named: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    """Of inputs of integers, by name, single numbers that forward() compares elements with or its
+    losses pass over, and what is first on the other side of one."""
+
+
+def comparisons_of(reference: Reference, instance: Instance) -> Comparisons:
+    """Return what elements of inputs are compared with.
+
+    The instance stays as it is. Where forward() fails there is none; raises ReferenceFault where
     memory is what it lacks: another time there would be some.
     """
     arguments = clone_arguments(instance.arguments, fresh)
-    watched = _Compared([each for each in arguments if isinstance(each, torch.Tensor)])
+    names = {id(tensor): name for name, tensor in instance.inputs.items()}
+    watched = _Compared([
+        (names.get(id(own), ""), each)
+        for own, each in zip(instance.arguments, arguments, strict=True)
+        if isinstance(each, torch.Tensor)
+    ])  # fmt: skip
     try:
         with watched:
             reference.outputs(copy.deepcopy(instance.model), arguments)
     except ReferenceFault as fault:
         if lacks_memory(fault):
             raise
-        return ()
-    return tuple(watched.found.items())[:MOST]
+        return Comparisons()
+    named = {
+        name: tuple(numbers)[:MOST] for name, numbers in watched.named.items()
+        if name and is_whole(instance.inputs[name])
+    }  # fmt: skip
+    return Comparisons(tuple(watched.found.items())[:MOST], named)
+
+
+def is_whole(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor holds integers, and no flags."""
+    floating = tensor.is_floating_point() or tensor.is_complex()
+    return not floating and tensor.dtype is not torch.bool
+
+
+class _Followed(NamedTuple):
+    """A tensor that is an input times a power of two, and something added."""
+
+    factor: float
+    added: float
+    source: str
+    """Name of the input."""
 
 
 class _Compared(TorchDispatchMode):  # type: ignore[misc]
     """Follows inputs through what changes them exactly; notes what they are compared with."""
 
-    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+    def __init__(self, inputs: Sequence[tuple[str, torch.Tensor]]) -> None:
         super().__init__()
         self.found: dict[float, int] = {}
-        self._followed = WeakTensorKeyDictionary({each: (1.0, 0.0) for each in inputs})
-        """Tensors as long as forward() keeps them: each is an input times a power of two, and
-        something added."""
+        self.named: dict[str, dict[int, None]] = {}
+        self._followed = WeakTensorKeyDictionary(
+            {each: _Followed(1.0, 0.0, name) for name, each in inputs}
+        )
+        """Tensors as long as forward() keeps them."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -124,11 +179,18 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
             self._note(second, args[1], args[:1])
         if second is not None and operation in _LOSSES:
             self._note(second, args[1], args[4:])
+            self._name(second, args[4:])
+        if second is not None and operation is _MULTILABEL:
+            self._name(second, [-1])
+        if second is not None and operation in _BAGS:
+            self._note(second, args[1], [each for each in args[8:9] if each >= 0])
         if known is not None:
             numbers = _multiples if is_rounded else COMPARING.get(operation)
             if numbers is not None:
                 named = [value for name, value in (kwargs or {}).items() if name in _NAMES]
                 self._note(known, args[0], [*numbers(args), *named])
+                if not is_rounded and operation in NAMING:
+                    self._name(known, [*numbers(args), *named], NAMING[operation])
         if isinstance(answer, torch.Tensor):
             if function._schema.is_mutable:
                 self._forget(answer)
@@ -137,7 +199,7 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
                 self._follow(function, operation, args, alpha, known, answer)
         return answer
 
-    def _known(self, argument: Sequence[Any]) -> tuple[float, float] | None:
+    def _known(self, argument: Sequence[Any]) -> _Followed | None:
         return next((self._followed.get(each) for each in argument
                      if isinstance(each, torch.Tensor)), None)  # fmt: skip
 
@@ -148,10 +210,24 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
             if tensor.untyped_storage().data_ptr() == place:
                 del self._followed[tensor]
 
-    def _note(
-        self, known: tuple[float, float], compared: torch.Tensor, numbers: Sequence[Any]
+    def _name(
+        self, known: _Followed, numbers: Sequence[Any], beside: Sequence[int] = (0,)
     ) -> None:
-        factor, added = known
+        """Note single numbers that stand in forward(): what is no input, and no data."""
+        for number in numbers:
+            single = not isinstance(number, torch.Tensor) or (
+                number.numel() == 1 and self._followed.get(number) is None
+            )
+            for each in _as_numbers(number) if single else ():
+                for off in beside:
+                    meant = (each + off - known.added) / known.factor
+                    if math.isfinite(meant) and meant == int(meant):
+                        self.named.setdefault(known.source, {})[int(meant)] = None
+
+    def _note(
+        self, known: _Followed, compared: torch.Tensor, numbers: Sequence[Any]
+    ) -> None:
+        factor, added, _ = known
         # Integers are what their range holds: a token that is masked may be any.
         largest = LARGEST if compared.is_floating_point() else math.inf
         for number in numbers:
@@ -170,27 +246,27 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
         operation: Any,
         args: Any,
         alpha: float,
-        known: tuple[float, float],
+        known: _Followed,
         answer: torch.Tensor,
     ) -> None:
-        factor, added = known
+        factor, added, source = known
         numbers = _as_numbers(args[1]) if len(args) > 1 else []
         number = numbers[0] if len(numbers) == 1 else None
         if function.is_view or operation in _MOVES or operation is _aten.abs:
             # Of a magnitude both signs are tried anyway.
-            self._followed[answer] = factor, added
+            self._followed[answer] = known
         elif operation is _aten.neg:
-            self._followed[answer] = -factor, -added
+            self._followed[answer] = _Followed(-factor, -added, source)
         elif number is None or not math.isfinite(number):
             return
         elif operation in (_aten.mul, _aten.div) and number and math.frexp(abs(number))[0] == 0.5:
             times = number if operation is _aten.mul else 1 / number
-            self._followed[answer] = factor * times, added * times
+            self._followed[answer] = _Followed(factor * times, added * times, source)
         elif operation in (_aten.add, _aten.sub):
             more = alpha * (number if operation is _aten.add else -number)
-            self._followed[answer] = factor, added + more
+            self._followed[answer] = _Followed(factor, added + more, source)
         elif operation is _aten.rsub and alpha == 1:
-            self._followed[answer] = -factor, number - added
+            self._followed[answer] = _Followed(-factor, number - added, source)
 
 
 def _in_new_memory(function: Any) -> Any:

@@ -23,8 +23,10 @@ from ...records.variations import Level, Variation
 from ..drawing.draws import LADDERS, Draw, draw, kind_of, read_only_of
 from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments, seed_all
 from ..precision.tolerances import all_finite
-from .comparisons import borders_of
+from .comparisons import comparisons_of
+from .ends import with_ends
 from .epsilon import telling_width
+from .named import with_named
 from .oddities import with_oddities
 from .trained import with_trained
 
@@ -87,10 +89,12 @@ def explore(
     if whole and "integer" in kinds.values():
         drawing()
     found = _freest(trial, start, ladders)
-    borders = borders_of(reference, read_only_of(reference.instance(0), plain))
-    found = found.model_copy(update={"borders": borders})
+    compared = comparisons_of(reference, read_only_of(reference.instance(0), plain))
+    found = found.model_copy(update={"borders": compared.borders})
     found = found.model_copy(update={"uniform_width": telling_width(reference, found)})
     found = with_oddities(reference, found, trial.survives)
+    found = with_named(reference, found, compared.named, trial.survives)
+    found = with_ends(reference, found, trial.survives)
     return with_trained(reference, found, trial.survives)
 
 

@@ -24,6 +24,11 @@ SPARED = 4
 FROM = 0.5
 """Even numbers from here on, for that share of all, say which element holds which."""
 
+NAMED_FROM, NAMED_SHARE = 0.75, 0.125
+"""As FROM and SHARE, of integers that no other case holds."""
+RARE_SHARE = 2.0**-5
+"""The same where they are one kind of many, and of the ends of what forward() accepts."""
+
 
 def beside(borders: Sequence[tuple[float, int]], dtype: torch.dtype) -> list[float]:
     """Return the borders that a type holds, and numbers of it beside each, of both signs.
@@ -72,6 +77,20 @@ def put_borders(
     spare = ((even - first - share) % 1.0).flatten().argsort()[: len(missed)]
     for place, border in zip(spare.tolist(), missed, strict=True):
         value.view(-1)[place] = border
+
+
+def put_ends(
+    value: torch.Tensor, ends: Sequence[float], generator: torch.Generator
+) -> torch.Tensor:
+    """Put ends into a contiguous tensor, in place, one in so many elements; return it.
+
+    Without a number for each element: of inputs at full dimensions there may be no room for them.
+    """
+    every = round(len(ends) / RARE_SHARE)
+    for turn, end in enumerate(ends):
+        first = torch.randint(every // len(ends), (), generator=generator, device=value.device)
+        value.view(-1)[int(first) + turn * every // len(ends) :: every] = end
+    return value
 
 
 def put_each_once(value: torch.Tensor, borders: Sequence[int]) -> torch.Tensor:

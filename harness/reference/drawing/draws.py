@@ -12,7 +12,9 @@ and, where none is survived, own: as get_inputs() and the model have them. Buffe
 depend on the seed are constants of the task and stay. Of an input's structure is kept what the task
 may be about: matrices that are triangular or symmetric, integers that are sorted or all different.
 Lines of three distributions are put in order (orders.py), and among the exact zeros of one lie the
-numbers that forward() compares its inputs with (borders.py).
+numbers that forward() compares its inputs with (borders.py); there, and at full dimensions,
+integers hold what forward() names beyond their level (cases/named.py), and what stays within a
+range the ends of what forward() accepts (cases/ends.py).
 """
 
 from __future__ import annotations
@@ -24,7 +26,15 @@ import torch
 
 from ...records.variations import Level, Variation
 from ..loading.model import Instance, Reference
-from .borders import beside, put_borders, put_each_once
+from .borders import (
+    NAMED_FROM,
+    NAMED_SHARE,
+    RARE_SHARE,
+    beside,
+    put_borders,
+    put_each_once,
+    put_ends,
+)
 from .orders import (
     EVEN,
     EVEN_POSITIVE,
@@ -204,13 +214,16 @@ class _Inputs:
             return own
         fixed = name in self.variation.fixed
         if own.is_floating_point() and self.how.distribution == "full" and not fixed:
+            ends = self.variation.ends.get(name, ())
+            if ends and own.is_contiguous() and not is_sorted(own):
+                put_ends(own, ends, self.generator)
             return own
         if own.is_floating_point():
             value = self._floating(name, own, "range" if self.how.tame else level)
             return self._with_infinities(structured(value, own, fixed), own)
         if self.how.tame:
             level = "order"
-        return self._discrete(own, level, fixed)
+        return self._discrete(name, own, level, fixed)
 
     def _with_infinities(self, value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         """Return values with infinities where lines of flags are set, as in a mask that is added.
@@ -234,7 +247,7 @@ class _Inputs:
         even = torch.rand(shape, generator=self.generator, device=device)
         order, positive = self._order(), level == "positive"
         if level == "range":
-            low, high = _ends(own)
+            low, high = ends_of(own)
             if order:
                 put_in_order(even, EVEN, order, self.generator)
             value = even.mul_(high - low).add_(low) if order else low + even * (high - low)
@@ -275,6 +288,9 @@ class _Inputs:
                 low, high = (0.0, torch.inf) if positive else (low, high)
                 found = [each for each in found if low <= each <= high]
             put_borders(value, found, even)
+        if distribution in ("zeros", "full") and level == "range":
+            ends = self.variation.ends.get(name, ())
+            put_borders(value, ends, even, (NAMED_FROM, RARE_SHARE))
         if distribution == "zeros" and level != "range":
             odd = [float(each) for each in self.variation.undefined.get(name, ())]
             odd = [each for each in odd if not (positive and each < 0)]
@@ -300,7 +316,7 @@ class _Inputs:
         span = flat[begin : begin + count]
         noise = torch.randn(count, generator=self.generator, device=flat.device)
         if level == "range":
-            low, high = _ends(own)
+            low, high = ends_of(own)
             span.copy_(low + (noise * 0.5).sigmoid() * (high - low))
         else:
             size = float(span.double().square().mean().sqrt())
@@ -308,7 +324,9 @@ class _Inputs:
             span.copy_(noise.abs() if level == "positive" else noise)
         return flat.reshape(own.shape)
 
-    def _discrete(self, own: torch.Tensor, level: Level, fixed: bool) -> torch.Tensor:
+    def _discrete(
+        self, name: str, own: torch.Tensor, level: Level, fixed: bool
+    ) -> torch.Tensor:
         distribution = self.how.distribution
         if distribution == "full":
             distribution = "offset"
@@ -351,11 +369,15 @@ class _Inputs:
         if distribution == "offset" and self.how.lines == "any" and own.numel():
             value = value.contiguous()
             level_lines(value, int(own.max()), self.generator)
+        if self.how.distribution in ("zeros", "full") and name in self.variation.named:
+            share = NAMED_SHARE if self.how.distribution == "zeros" else RARE_SHARE
+            named = self.variation.named[name]
+            put_borders(value, named, self._even(own), (NAMED_FROM, share))
         return value
 
     def _whole_borders(self, own: torch.Tensor, level: Level) -> list[int]:
         """Return the whole numbers that forward() compares with, and those beside them."""
-        low, high = _whole_ends(own, level)
+        low, high = whole_ends(own, level)
         return sorted({
             near for each, _ in self.variation.borders if each == int(each)
             for near in (int(each) - 1, int(each), int(each) + 1) if low <= near <= high
@@ -387,7 +409,7 @@ class _Inputs:
 
     def _whole_in_order(self, own: torch.Tensor, level: Level, order: Order) -> torch.Tensor:
         """Return integers whose lines are in order."""
-        low, high = _whole_ends(own, level)
+        low, high = whole_ends(own, level)
         even = self._even(own)
         put_in_order(even, EVEN, order, self.generator)
         value = torch.empty_like(own, memory_format=torch.contiguous_format)
@@ -422,12 +444,12 @@ def _discrete(own: torch.Tensor, level: Level, generator: torch.Generator) -> to
         return value.sort(dim=-1).values if is_sorted(own) else value
     if all_differ(own):
         return own.gather(-1, even.argsort(dim=-1))
-    low, high = _whole_ends(own, level)
+    low, high = whole_ends(own, level)
     value = torch.randint(low, high + 1, shape, generator=generator, device=device)
     return _in_order(value.to(own.dtype), own)
 
 
-def _whole_ends(own: torch.Tensor, level: Level) -> tuple[int, int]:
+def whole_ends(own: torch.Tensor, level: Level) -> tuple[int, int]:
     """Return the least and the largest of what integers of a level are."""
     low, high = (int(end) for end in (own.min(), own.max()))
     return (min(low, 0) if level == "below" else low), high
@@ -490,7 +512,7 @@ def _is_triangular(own: torch.Tensor) -> bool:
     return bool(torch.equal(own, own.tril()) or torch.equal(own, own.triu()))
 
 
-def _ends(own: torch.Tensor) -> tuple[float, float]:
+def ends_of(own: torch.Tensor) -> tuple[float, float]:
     finite = own[own.isfinite()]
     if finite.numel() == 0:
         return 0.0, 1.0

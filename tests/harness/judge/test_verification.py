@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kernelblaster.harness.judge.reports import CaseReport, Finding, VerifyReport
 from kernelblaster.harness.judge.run_verdict import judge_run, limits_of_task, with_constants
+from kernelblaster.harness.judge.tensor_comparison import are_equal
 from kernelblaster.harness.judge.tensor_comparison import compare as compare_tensors
 from kernelblaster.harness.judge.verification import check_outputs, compare, least_own_error
 from kernelblaster.harness.records.builds import Build
@@ -85,8 +86,25 @@ def test_integers_and_booleans_are_exact() -> None:
     a, b = np.array([1, 2], "<i8"), np.array([1, 3], "<i8")
     result = compare(b.tobytes(), a.tobytes(), spec((2,), "int64"), exact)
     assert result is not None and result.index == (1,) and result.largest_error == 1
-    assert compare(b"\x02", b"\x01", spec((1,), "bool"), exact) is None
+    assert compare(b"\x01\x00", b"\x01\x00", spec((2,), "bool"), exact) is None
     assert compare(b"\x00", b"\x01", spec((1,), "bool"), exact) is not None
+
+
+@pytest.mark.parametrize("byte", [2, 128, 255])
+@pytest.mark.parametrize("stepping", [False, True])
+def test_a_flag_is_the_byte_zero_or_one(byte: int, stepping: bool) -> None:
+    near = Tolerance(absolute=0, relative=0, step=float(stepping), share=float(stepping))
+    found = compare(bytes([1, byte, 0]), b"\1\1\0", spec((3,), "bool"), near)
+    got = torch.tensor([1, byte, 0], dtype=torch.uint8).view(torch.bool)
+    same = compare_tensors(got, torch.tensor([True, True, False]), near, "out0")
+    assert found == same and found is not None and (found.index, found.got) == ((1,), byte)
+    assert found.message == (
+        f"out0[1]: expected 1, got {byte}; 1 of 3 elements differ; a bool is the byte 0 or 1, "
+        "and what reads another one as a number counts it so"
+    )
+    assert not are_equal(got, got.clone().fill_(True))
+    whole = spec((1,), "uint8")
+    assert (compare(bytes([2]), b"\1", whole, near) is None) is stepping
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float32"])

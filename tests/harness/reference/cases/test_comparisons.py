@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_references import reference
 
-from kernelblaster.harness.reference.cases.comparisons import borders_of
+from kernelblaster.harness.reference.cases.comparisons import comparisons_of
 from kernelblaster.harness.reference.cases.distributions import first_finite
 from kernelblaster.harness.reference.cases.exploration import explore
 from kernelblaster.harness.reference.drawing.borders import MOST, beside
@@ -59,7 +59,7 @@ def test_what_inputs_are_compared_with_is_found(body: str, borders: dict[float, 
     made = reference(body, "torch.randn(64, 40)")
     instance = made.instance(0)
     kept = instance.inputs["x"].clone()
-    assert dict(borders_of(made, instance)) == borders
+    assert dict(comparisons_of(made, instance).borders) == borders
     assert torch.equal(instance.inputs["x"], kept)
 
 
@@ -81,7 +81,7 @@ def test_a_border_that_the_type_does_not_hold_has_its_neighbours_alone() -> None
 )
 def test_an_integer_may_be_compared_with_any(body: str, border: float) -> None:
     made = reference(body, "torch.randn(64, 40), torch.randint(0, 40, (64,))", "x, ids")
-    found = dict(borders_of(made, made.instance(0)))
+    found = dict(comparisons_of(made, made.instance(0)).borders)
     assert found == {border: 1}
 
 
@@ -96,7 +96,7 @@ def test_of_a_large_tensor_a_part_is_looked_at(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch.Tensor, "unique", noted)
     made = reference("torch.maximum(x, y)", "torch.randn(64, 8, 4000), torch.ones(64, 8, 4000)",
                      "x, y")  # fmt: skip
-    assert dict(borders_of(made, made.instance(0))) == {1.0: 1}
+    assert dict(comparisons_of(made, made.instance(0)).borders) == {1.0: 1}
     assert looked_at and max(looked_at) <= 1 << 16
 
 
@@ -118,7 +118,7 @@ def test_no_tensor_is_kept_that_forward_does_not_keep() -> None:
 
     instance = made.instance(0)
     type(instance.model).forward.__globals__["seen"] = seen
-    assert dict(borders_of(made, instance)).keys() == {1.0} and len(kept) == 8
+    assert dict(comparisons_of(made, instance).borders).keys() == {1.0} and len(kept) == 8
 
 
 def test_a_lack_of_memory_is_no_task_without_borders(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_lack_of_memory_is_no_task_without_borders(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(type(made), "outputs", lacking)
     with pytest.raises(ReferenceFault, match="out of memory"):
-        borders_of(made, instance)
+        comparisons_of(made, instance)
 
 
 def test_borders_are_among_the_zeros_of_a_case_that_is_compared() -> None:

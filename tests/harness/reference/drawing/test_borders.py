@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelblaster.harness.reference.drawing.borders import put_borders, put_each_once
+from kernelblaster.harness.reference.drawing.borders import (
+    RARE_SHARE,
+    put_borders,
+    put_each_once,
+    put_ends,
+)
 
 CLASSES = [4999, 5000, 5001]
 
@@ -32,3 +37,15 @@ def test_numbers_that_are_all_different_stay_so() -> None:
     assert len(set(held.tolist())) == 64 and {4999, 5000, int(classes[9])} <= set(held.tolist())
     order = torch.randperm(64)
     assert torch.equal(put_each_once(order.clone(), [5, 6, 7]), order)
+
+
+@pytest.mark.parametrize("ends", [(0.0,), (0.0, 1.0)])
+@pytest.mark.parametrize("count", [0, 1, 3, 100, 4096])
+def test_ends_are_put_into_a_share_of_any_size(ends: tuple[float, ...], count: int) -> None:
+    value = torch.full((count,), 0.5)
+    kept = value.data_ptr()
+    found = put_ends(value, ends, torch.Generator().manual_seed(1))
+    assert found.data_ptr() == kept
+    for end in ends:
+        held = int((found == end).sum())
+        assert abs(held - RARE_SHARE / len(ends) * count) <= 1

@@ -94,11 +94,38 @@ def test_parameters_are_as_free_as_they_can_be_where_an_input_is_not() -> None:
     assert explore(made).levels == {"x": "positive", "w": "any"}
 
 
-def test_what_stays_in_its_range_stays_between_its_own_ends() -> None:
+def test_what_stays_in_its_range_stays_between_its_own_ends_or_lies_at_forwards() -> None:
     made = reference("torch.log(x - 2.5) + torch.sqrt(4.5 - x)", "torch.rand(N, 40) + 3")
     assert level(made) == "range"
-    for case in cases(made, explore(made)):
-        assert bool(((case.tensors["x"] >= 3) & (case.tensors["x"] <= 4)).all())
+    for case, (_, name, _) in zip(cases(made, explore(made)), CASES, strict=True):
+        x = case.tensors["x"]
+        at_the_end = x == 4.5
+        assert bool((((x >= 3) & (x <= 4)) | at_the_end).all())
+        assert (0.015 < float(at_the_end.float().mean()) < 0.05) is (name == "zeros")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_what_keeps_its_own_values_at_full_dimensions_has_few_ends_among_them(
+    dtype: torch.dtype,
+) -> None:
+    made = reference("torch.acos(x)", f"(torch.rand(N, 400) * 1.8 - 0.9).to({dtype})")
+    own, x = (
+        draw(made, Draw(11, how), explore(made)).inputs["x"] for how in ("normal", "full")
+    )
+    for end in (-1.0, 1.0):
+        assert abs(float((x == end).float().mean()) - 2.0**-6) < 1e-3
+    assert torch.equal(own[x.abs() < 1], x[x.abs() < 1])
+
+
+def test_integers_that_forward_names_are_in_one_case_and_at_full_dimensions() -> None:
+    made = reference(
+        "F.cross_entropy(x, y)", "torch.randn(N, 40, 64), torch.randint(0, 40, (N, 64))", "x, y"
+    )
+    variation = explore(made)
+    held = [(each.tensors["y"] == -100).float().mean() for each in cases(made, variation)]
+    full = (draw(made, Draw(11, "full"), variation).inputs["y"] == -100).float().mean()
+    assert abs(float(held[5]) - 0.125) < 0.03 and abs(float(full) - 2.0**-5) < 0.01
+    assert not any(held[:5]) and not held[6]
 
 
 FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)

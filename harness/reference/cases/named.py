@@ -1,0 +1,91 @@
+"""Which integers does forward() itself name that get_inputs() does not draw? Tried on the CPU.
+
+The class that a loss passes over (-100 if nothing else is said), a label that is masked, what lies
+on the other side of a comparison: such a number belongs to the task where forward() survives it and
+makes something of it that it makes of no number within its range. An index that counts from the end
+is survived too, but nothing names it: kernels may rely on what is told of the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from ...records.variations import Level, Variation
+from ..drawing.draws import Draw, all_differ, draw, is_sorted, whole_ends
+from ..loading.model import Reference, ReferenceFault
+
+MOST_TRIES = 16
+"""Numbers that are tried, of all inputs."""
+DRAWS = (Draw(5, "zeros"), Draw(11, "full"))
+"""Where such numbers are drawn."""
+_LEVELS = ("any", "below", "range")
+
+Survives = Callable[[Variation, Sequence[Draw]], bool]
+
+
+def with_named(
+    reference: Reference,
+    variation: Variation,
+    named: Mapping[str, Sequence[int]],
+    survives: Survives,
+) -> Variation:
+    """Return what may vary, with the integers beyond it that forward() names and survives.
+
+    Args:
+        reference: whose inputs they are.
+        variation: how far these vary.
+        named: integers that forward() names, by input (`comparisons_of`).
+        survives: says whether forward() survives draws.
+    """
+    inputs = reference.instance(0).inputs
+    tries = [
+        (name, number) for name, numbers in named.items()
+        for number in _beyond(inputs[name], variation.levels.get(name, "own"), numbers)
+    ]  # fmt: skip
+    draws = [how for how in DRAWS if survives(variation, [how])] if tries else []
+    if not draws:
+        return variation
+    for name, number in tries[:MOST_TRIES]:
+        tried = _with(variation, name, (*variation.named.get(name, ()), number))
+        if survives(tried, draws) and any(
+            _tells(reference, tried, name, number, how) for how in draws
+        ):
+            variation = tried
+    return variation
+
+
+def _beyond(own: torch.Tensor, level: Level, numbers: Sequence[int]) -> list[int]:
+    """Return the numbers that no case holds, or hardly one, and that the type has."""
+    if level not in _LEVELS or not own.numel() or is_sorted(own) or all_differ(own):
+        return []
+    low, high = _usual_ends(own, level)
+    held = torch.iinfo(own.dtype)
+    return [each for each in numbers if not low <= each <= high and held.min <= each <= held.max]
+
+
+def _usual_ends(own: torch.Tensor, level: Level) -> tuple[int, int]:
+    """Return the least and the largest integer of the cases that are not of all bits."""
+    return whole_ends(own, "below" if level == "any" else level)
+
+
+def _with(variation: Variation, name: str, numbers: tuple[int, ...]) -> Variation:
+    return variation.model_copy(update={"named": variation.named | {name: numbers}})
+
+
+def _tells(
+    reference: Reference, variation: Variation, name: str, number: int, how: Draw
+) -> bool:
+    """Say whether answers to a number are others than those to either end of the range there."""
+    low, high = _usual_ends(reference.instance(0).inputs[name], variation.levels[name])
+    found: list[list[torch.Tensor]] = []
+    try:
+        for each in (number, low, high):
+            instance = draw(reference, how, variation)
+            own = instance.inputs[name]
+            own.masked_fill_(own == number, each)
+            found.append(reference.outputs(instance.model, instance.arguments))
+    except (ReferenceFault, RuntimeError):
+        return False
+    return not any(all(map(torch.equal, found[0], usual)) for usual in found[1:])
