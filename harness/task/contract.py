@@ -46,9 +46,9 @@ def header(variant: TaskVariant) -> str:
     lines = [
         f"// Generated: the task at its {variant.name} dimensions.",
         "// Use these names, never literal sizes: the same source is built at other dimensions.",
-        "// Inputs, parameters and buffers hold any values within the ranges that are told of them,",
-        "// others in every check and timed run, but for what is called a constant of the task: on",
-        "// its values a kernel may rely.",
+        "// Inputs, parameters and buffers hold any values within the ranges told of them, others",
+        "// in every check and timed run, but for what is called a constant of the task: on its",
+        "// values a kernel may rely.",
         "#pragma once",
         "#include <cuda_runtime.h>",
         "#include <cstddef>",
