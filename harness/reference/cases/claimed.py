@@ -11,7 +11,8 @@ import torch
 from ...records.tensors import Tolerance
 from ...records.variations import Level, Variation
 from ...task.claims import ClaimedInput, Fill, NotAnInput
-from ..drawing.draws import Draw, all_differ, draw, is_sorted, structured
+from ..drawing.draws import Draw, draw
+from ..drawing.structure import all_differ, is_sorted, structured
 from ..loading.model import Instance, Reference
 from ..precision.tolerances import Scale
 from .case import Case, forms

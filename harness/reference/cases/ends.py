@@ -17,7 +17,8 @@ from functools import partial
 import torch
 
 from ...records.variations import Variation
-from ..drawing.draws import Draw, draw, ends_of, is_sorted
+from ..drawing.draws import Draw, draw
+from ..drawing.structure import ends_of, is_sorted
 from ..loading.model import Reference, ReferenceFault
 from .case import Case
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from ...records.variations import Level, Variation
-from ..drawing.draws import Draw, all_differ, draw, is_sorted, whole_ends
+from ..drawing.draws import Draw, draw
+from ..drawing.structure import all_differ, is_sorted, whole_ends
 from ..loading.model import Reference, ReferenceFault
 
 MOST_TRIES = 16
