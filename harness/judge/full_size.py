@@ -9,7 +9,7 @@ whole answer is compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +128,7 @@ def judge_wide(
         if tolerance is None:
             continue
         first, second = (Pages(spec, outputs, again) for again in (0, 1))
-        found, hanging, passed = Found(), 0, 0
-        joined, joined_rightly = 0, 0
+        found, hanging, passed = Found(), Hanging(spec.nbytes), 0
         for places, got in written_elements(spec, outputs[0]):
             other = second.at(places, got.size)
             first_values = decode_elements(got.tobytes(), spec.dtype)
@@ -147,26 +146,26 @@ def judge_wide(
                 disagree = unsteady_answer(spec, int(places[changed[0]]), changed.size)
                 return disagree, Checked(checked)
             if not complete:
-                known = known_elements(spec, outputs[0], passed, got)
-                settled = untouched(spec, places, outputs[0])
-                known &= settled
-                if (of_atomics := both & ~settled).any():
+                alone = untouched(spec, places, outputs[0])
+                steady &= known_elements(spec, outputs[0], passed, got) & alone
+                if (both & ~steady).any():
                     right, _, _ = _answered(spec, places, got, path, tolerance)
-                    joined += int(of_atomics.sum())
-                    joined_rightly += int((of_atomics & right).sum())
-                hanging += int((both & ~(steady & known)).sum())
-                steady &= known
+                    hanging.add(both & ~steady, right, alone)
             passed += got.nbytes
             _weigh(spec, places, got, (path, tolerance), [], found, compare=steady, certain=both)
         if found.is_wrong(tolerance):
             which = "written by the whole grid" if complete else "that the blocks wrote"
             return wrong_answer(spec, found, which), Checked(checked)
-        if not complete and (share := _share_at_most(launches, place, spec, found)) < LEAST_WRITTEN:
-            return incomplete(spec, share), Checked(checked)
-        if joined_rightly < LEAST_JOINED * joined:
-            return joined_by_others(spec, joined - joined_rightly, joined), Checked(checked)
-        unsteady += hanging - joined_rightly
-        found.checked += joined_rightly
+        if not complete:
+            share = min(
+                _share_at_most(launches, place, spec, found), hanging.share_at_most(kernels, place)
+            )
+            if share < LEAST_WRITTEN:
+                return incomplete(spec, share), Checked(checked)
+        if hanging.joined_rightly < LEAST_JOINED * hanging.joined:
+            return joined_by_others(spec, hanging.joined_wrongly, hanging.joined), Checked(checked)
+        unsteady += hanging.elements - hanging.joined_rightly
+        found.checked += hanging.joined_rightly
         found.checked += like_poison(spec, path, first, second) if complete else 0
         missing = spec.numel - found.checked
         if complete and missing > 0:
@@ -179,6 +178,50 @@ def judge_wide(
     withheld = f"{unsteady} elements hang on blocks that were not run" if unsteady else ""
     told = _checked(task, kernels, checked, withheld)
     return None, replace(told, orders=2, uncompared=tuple(uncompared))
+
+
+@dataclass
+class Hanging:
+    """Elements of an output that hang on blocks that were not run, and those that are the answer.
+    """
+
+    nbytes: int
+    """Of the output."""
+    elements: int = 0
+    rightly: int = 0
+    joined: int = 0
+    """Those that atomics touched."""
+    joined_rightly: int = 0
+
+    @property
+    def joined_wrongly(self) -> int:
+        """Of those that atomics touched, how many are not the answer."""
+        return self.joined - self.joined_rightly
+
+    def add(
+        self, hang: NDArray[np.bool_], right: NDArray[np.bool_], alone: NDArray[np.bool_]
+    ) -> None:
+        """Add elements of which it is said which hang, are right, and no atomic has touched."""
+        self.elements += int(hang.sum())
+        self.rightly += int((hang & right).sum())
+        self.joined += int((hang & ~alone).sum())
+        self.joined_rightly += int((hang & ~alone & right).sum())
+
+    def share_at_most(self, kernels: Sequence[LaunchReport], place: int) -> float:
+        """Return how much of the output can be right in the end, by what its launches write.
+
+        What earlier launches left there and is not the answer, those of which blocks are missing
+        would have to write: a fill before does not make up for what they leave out.
+        """
+        others = self.elements - self.joined
+        if not others:
+            return 1.0
+        wrong = 1 - (self.rightly - self.joined_rightly) / others
+        still_to_come = sum(
+            kernel.written[place].grid_bytes for kernel in kernels
+            if place in kernel.written and not kernel.complete
+        )  # fmt: skip
+        return 1 - max(0.0, wrong - still_to_come / self.nbytes)
 
 
 def _share_at_most(

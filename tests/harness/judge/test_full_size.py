@@ -487,6 +487,28 @@ def test_what_all_blocks_would_write_is_asked_of_a_confirmation_too(example: Exa
     assert example.wide(rest, Ran({OUTPUT: wrote(grid_bytes=0.5 * BYTES)}))[0] is None
 
 
+@pytest.mark.parametrize(
+    ("share", "left", "passes"),
+    [(1.0, 0.0, True), (0.995, 0.0, True), (0.94, 0.0, False), (0.94, 1.0, True)],
+    ids=["all", "nearly all", "a part of zeros", "a part of what is right"],
+)
+def test_what_an_earlier_launch_left_is_no_part_of_the_answer(
+    example: Example, share: float, left: float, passes: bool
+) -> None:
+    """All is filled, then half the blocks of a launch write half of the output."""
+    values = example.right * np.float32(left)
+    values[FIRST_HALF] = example.right[FIRST_HALF]
+    for run in (0, 1):
+        example.leave(values, run=run)
+        known = bytes([1]) * (BYTES // 2) + bytes([0]) * (BYTES - BYTES // 2)
+        (example.folders[run] / "out0.known").write_bytes(known)
+    every = Ran({OUTPUT: wrote()}, sampled_blocks=8)
+    half = Ran({OUTPUT: wrote(grid_bytes=share * BYTES)})
+    failed, _ = example.wide(every, half)
+    assert (failed is None) is passes
+    assert failed is None or failed.diagnostics[0].kind == NOT_WRITTEN
+
+
 def test_an_unwritten_right_value_of_the_poison_s_bits_is_missing(tmp_path: Path) -> None:
     example = Example(tmp_path, "int64")
     example.right[::2] = -1
@@ -527,10 +549,29 @@ def test_what_is_not_known_to_be_final_is_not_compared(example: Example) -> None
     assert checked.withheld == "1 elements hang on blocks that were not run"
     assert example.wide(ALL)[0].outcome is Outcome.WRONG_ANSWER
     np.array([3000 * 4 // 32], np.int64).tofile(example.folders[0] / "out0.atomics")
-    assert example.wide(HALF)[1].elements == 4200 - 8
+    failed, checked = example.wide(HALF)
+    assert failed is None and checked.elements == 4199, "what is right where blocks join counts"
     path.write_bytes(known[:-1])
     with pytest.raises(Malformed, match="what was followed is not whole"):
         example.wide(HALF)
+
+
+@pytest.mark.parametrize(("right", "passes"), [(8, True), (6, True), (5, False), (0, False)])
+def test_what_atomics_join_is_the_answer_or_the_kernel_is_not_confirmed(
+    example: Example, right: int, passes: bool
+) -> None:
+    left = example.right.copy()
+    left[3000 + right : 3008] += 3
+    for run in (0, 1):
+        example.leave(left, run=run)
+    np.array([3000 * 4 // 32], np.int64).tofile(example.folders[0] / "out0.atomics")
+    failed, checked = example.wide(HALF)
+    assert (failed is None) is passes
+    if passes:
+        assert checked.elements == 4192 + right
+    else:
+        assert failed.outcome is Outcome.UNSUPPORTED
+        assert f"of 8 elements that some touched {8 - right} are not the answer" in failed.reason
 
 
 def test_bytes_of_either_poison_are_compared_where_all_blocks_ran(tmp_path: Path) -> None:
