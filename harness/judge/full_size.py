@@ -35,22 +35,34 @@ from .launch_writes import (
     bytes_by_kernels,
     bytes_copied_from_kernels,
     carried_to,
+    goes_by_part,
     is_last,
     kernels_of,
     not_final,
     reached,
     transfers_of,
 )
-from .left_pages import Pages, known_elements, like_poison, poison_bits, untouched, written_elements
+from .left_pages import (
+    SECTOR,
+    Pages,
+    known_elements,
+    like_poison,
+    poison_bits,
+    untouched,
+    written_elements,
+)
 from .poison import PROFILED_WORKSPACE
 from .reports import LaunchReport, TransferReport
 from .verification import Nearness, agree, decode_elements, number_at, within_step
 
 LEAST_WRITTEN = 0.99
 """Share of each output that the launches of one call must write, by estimate."""
-LEAST_JOINED = 0.75
-"""Share of what atomics left that must be PyTorch's answer where not all blocks ran: neighbours in
-a sector are counted with it. Chance makes no part of a sum equal to the whole."""
+UNLOOKED = 0.9
+"""The same where PyTorch's answer is not known: what is the poison's own bits looks unwritten."""
+LEAST_JOINED = 0.99
+"""Share of the sectors that atomics touched in which something must be PyTorch's answer where not
+all blocks ran: chance makes no part of a sum equal to the whole. Not all of a sector, in which
+neighbours of what these blocks join may lie, that others do."""
 
 
 def judge_full_size(
@@ -95,7 +107,7 @@ def judge_full_size(
         by_atomics += found.by_atomics
         found.by_transfers += bytes_copied_from_kernels(kernels, into)
         share = (bytes_by_kernels(kernels, place, found.written) + found.by_transfers) / spec.nbytes
-        if share < LEAST_WRITTEN:
+        if share < (LEAST_WRITTEN if case else UNLOOKED):
             return incomplete(spec, share), Checked(checked)
     if by_atomics:
         reasons.insert(0, f"blocks that were not run may add to {by_atomics} elements by atomics")
@@ -140,7 +152,8 @@ def judge_wide(
             near = agree(other_values, first_values, nearness)
             if tolerance.share:
                 near |= within_step(other_values, first_values, nearness)
-            steady = both & ((got == other) | near)
+            alike = (got == other) | near
+            steady = both & alike
             changed = np.flatnonzero(both & ~steady)
             if complete and changed.size:
                 disagree = unsteady_answer(spec, int(places[changed[0]]), changed.size)
@@ -150,20 +163,22 @@ def judge_wide(
                 steady &= known_elements(spec, outputs[0], passed, got) & alone
                 if (both & ~steady).any():
                     right, _, _ = _answered(spec, places, got, path, tolerance)
-                    hanging.add(both & ~steady, right, alone)
+                    sectors = places * got.itemsize // SECTOR
+                    hanging.add(both & ~steady, right & alike, alone, sectors)
             passed += got.nbytes
             _weigh(spec, places, got, (path, tolerance), [], found, compare=steady, certain=both)
         if found.is_wrong(tolerance):
             which = "written by the whole grid" if complete else "that the blocks wrote"
             return wrong_answer(spec, found, which), Checked(checked)
         if not complete:
-            share = min(
-                _share_at_most(launches, place, spec, found), hanging.share_at_most(kernels, place)
-            )
+            share = _share_at_most(launches, place, spec, found)
+            if not goes_by_part(launches, place):
+                share = min(share, hanging.share_at_most(kernels, place))
             if share < LEAST_WRITTEN:
                 return incomplete(spec, share), Checked(checked)
-        if hanging.joined_rightly < LEAST_JOINED * hanging.joined:
-            return joined_by_others(spec, hanging.joined_wrongly, hanging.joined), Checked(checked)
+        if hanging.sectors - hanging.wrong_sectors < LEAST_JOINED * hanging.sectors:
+            wrong = hanging.joined - hanging.joined_rightly
+            return joined_by_others(spec, wrong, hanging.joined), Checked(checked)
         unsteady += hanging.elements - hanging.joined_rightly
         found.checked += hanging.joined_rightly
         found.checked += like_poison(spec, path, first, second) if complete else 0
@@ -192,20 +207,32 @@ class Hanging:
     joined: int = 0
     """Those that atomics touched."""
     joined_rightly: int = 0
-
-    @property
-    def joined_wrongly(self) -> int:
-        """Of those that atomics touched, how many are not the answer."""
-        return self.joined - self.joined_rightly
+    sectors: int = 0
+    """Those in which they lie."""
+    wrong_sectors: int = 0
+    """Of these those without one element that is the answer."""
 
     def add(
-        self, hang: NDArray[np.bool_], right: NDArray[np.bool_], alone: NDArray[np.bool_]
-    ) -> None:
-        """Add elements of which it is said which hang, are right, and no atomic has touched."""
+        self, hang: NDArray[np.bool_], right: NDArray[np.bool_], alone: NDArray[np.bool_],
+        sectors: NDArray[np.int64],
+    ) -> None:  # fmt: skip
+        """Add whole sectors of elements.
+
+        Args:
+            hang: which elements hang on others.
+            right: which are the answer.
+            alone: which no atomic has touched.
+            sectors: where each lies.
+        """
         self.elements += int(hang.sum())
         self.rightly += int((hang & right).sum())
-        self.joined += int((hang & ~alone).sum())
-        self.joined_rightly += int((hang & ~alone & right).sum())
+        joined = hang & ~alone
+        self.joined += int(joined.sum())
+        self.joined_rightly += int((joined & right).sum())
+        _, place = np.unique(sectors[joined], return_inverse=True)
+        rightly = np.bincount(place, weights=right[joined])
+        self.sectors += rightly.size
+        self.wrong_sectors += int((rightly == 0).sum())
 
     def share_at_most(self, kernels: Sequence[LaunchReport], place: int) -> float:
         """Return how much of the output can be right in the end, by what its launches write.

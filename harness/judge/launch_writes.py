@@ -54,6 +54,22 @@ def not_final(launches: Launches, place: int) -> str:
     return ""
 
 
+def goes_by_part(launches: Launches, place: int) -> bool:
+    """Say whether what writes an output reads what launches, of which blocks are missing, left."""
+    partial: set[int | None] = set()
+    for each in launches:
+        if isinstance(each, TransferReport):
+            source = each.source_place if each.copy else None
+            into = {each.place} if source in partial else set()
+        else:
+            source = next((at for at in each.read if at in partial), None)
+            into = set(each.written) if source is not None or not each.complete else set()
+        if source is not None and source in partial and place in into:
+            return True
+        partial |= into
+    return False
+
+
 def carried_to(
     kernels: Sequence[LaunchReport], transfers: Sequence[TransferReport], place: int
 ) -> list[TransferReport]:

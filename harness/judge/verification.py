@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -180,12 +180,6 @@ class Nearness:
     relative: NDArray[numpy.float64]
     step: float = 0.0
     least_step: float = 0.0
-
-    def at(self, places: NDArray[numpy.int64]) -> Nearness:
-        """Return that of some of the elements."""
-        return replace(
-            self, absolute=self.absolute[places], relative=self.relative[places]
-        )
 
 
 def may_step(share: float, count: int) -> int:

@@ -213,12 +213,9 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
     def _name(
         self, known: _Followed, numbers: Sequence[Any], beside: Sequence[int] = (0,)
     ) -> None:
-        """Note single numbers that stand in forward(): what is no input, and no data."""
+        """Note single numbers that stand in forward(); a tensor may be an input, or made of one."""
         for number in numbers:
-            single = not isinstance(number, torch.Tensor) or (
-                number.numel() == 1 and self._followed.get(number) is None
-            )
-            for each in _as_numbers(number) if single else ():
+            for each in () if isinstance(number, torch.Tensor) else _as_numbers(number):
                 for off in beside:
                     meant = (each + off - known.added) / known.factor
                     if math.isfinite(meant) and meant == int(meant):

@@ -17,8 +17,8 @@ from functools import partial
 import torch
 
 from ...records.variations import Variation
-from ..drawing.draws import Draw, draw
-from ..drawing.structure import ends_of, is_sorted
+from ..drawing.draws import Draw, Survives, draw
+from ..drawing.structure import ends_of, has_structure
 from ..loading.model import Reference, ReferenceFault
 from .case import Case
 
@@ -29,8 +29,6 @@ STEPS = 10
 DRAWS = (Draw(5, "zeros"), Draw(5, "zeros", tame=True), Draw(11, "full"))
 """Where ends are drawn."""
 
-Survives = Callable[[Variation, Sequence[Draw]], bool]
-
 
 def with_ends(reference: Reference, variation: Variation, survives: Survives) -> Variation:
     """Return what may vary, with the ends of what forward() accepts of each floating input."""
@@ -39,17 +37,20 @@ def with_ends(reference: Reference, variation: Variation, survives: Survives) ->
     tried = [
         name for name, own in inputs.items()
         if own.is_floating_point() and own.dtype.itemsize > 1 and own.numel()
-        and levels.get(name) in ("range", "positive") and not is_sorted(own)
+        and levels.get(name) in ("range", "positive") and not has_structure(own)
     ]  # fmt: skip
     draws = [how for how in DRAWS if survives(variation, [how])] if tried else []
     if DRAWS[0] in draws:  # What may be zero is in that case.
         tried = [name for name in tried if levels[name] == "range"]
     for name in tried[:MOST_INPUTS] if draws else ():
         for way in (-1, 1) if levels[name] == "range" else (-1,):
-            accepts = partial(_survives_with, survives, draws, variation, name)
+            accepts = partial(_survives_with, survives, draws[:1], variation, name)
             end = end_of(inputs[name], way, accepts)
-            if end is not None and _is_finite(reference, _with(variation, name, end), draws[0]):
-                variation = _with(variation, name, end)
+            if end is None:
+                continue
+            found = _with(variation, name, end)
+            if survives(found, draws[1:]) and _is_finite(reference, found, draws[0]):
+                variation = found
     return variation
 
 

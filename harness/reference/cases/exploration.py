@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from ...records.variations import Level, Variation
 from ..drawing.draws import LADDERS, Draw, draw, kind_of, read_only_of
 from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments, seed_all
-from ..precision.tolerances import all_finite
+from ..precision.tolerances import all_finite, same
 from .comparisons import comparisons_of
 from .ends import with_ends
 from .epsilon import telling_width
@@ -60,10 +60,10 @@ def explore(
     plain = Variation(unread=unread, updated=updated)
     first, other = (read_only_of(reference.instance(seed), plain) for seed in (0, 1))
     buffers = {
-        name: _same(buffer, other.buffers.get(name)) for name, buffer in first.buffers.items()
+        name: same(buffer, other.buffers.get(name)) for name, buffer in first.buffers.items()
     }
     constants = tuple(name for name, same in buffers.items() if same)
-    fixed = [name for name, own in first.inputs.items() if _same(own, other.inputs.get(name))]
+    fixed = [name for name, own in first.inputs.items() if same(own, other.inputs.get(name))]
     for name, own in first.parameters.items():
         # Embeddings with a row of zeros, a bias set in part: what coincides is disturbed.
         if bool((own == other.parameters[name]).any()):
@@ -150,7 +150,7 @@ def read_and_written(reference: Reference) -> tuple[tuple[str, ...], tuple[str, 
     with _Touched() as touched:
         answers = reference.outputs(watched.model, watched.arguments)
     unread = [name for name, each in kept.items() if storage_of(each) not in touched.storages]
-    updated = [name for name, own in before.items() if not _same(own, watched.buffers[name])]
+    updated = [name for name, own in before.items() if not same(own, watched.buffers[name])]
     for name in updated:
         if name not in unread and not _matters(reference, name, answers):
             unread.append(name)
@@ -167,7 +167,7 @@ def _matters(reference: Reference, name: str, answers: list[torch.Tensor]) -> bo
         changed = reference.outputs(instance.model, instance.arguments)
     except ReferenceFault:
         return True
-    return len(changed) != len(answers) or not all(map(_same, answers, changed))
+    return len(changed) != len(answers) or not all(map(same, answers, changed))
 
 
 class _Touched(TorchDispatchMode):  # type: ignore[misc]
@@ -274,9 +274,3 @@ def _limits(seconds: float) -> Iterator[None]:
 
 def _forms(outputs: list[torch.Tensor]) -> list[tuple[torch.Size, torch.dtype]]:
     return [(output.shape, output.dtype) for output in outputs]
-
-
-def _same(one: torch.Tensor, other: torch.Tensor | None) -> bool:
-    if other is None or one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    return bool(torch.equal(one.nan_to_num(nan=0.5), other.nan_to_num(nan=0.5)))

@@ -8,22 +8,21 @@ is survived too, but nothing names it: kernels may rely on what is told of the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from ...records.variations import Level, Variation
-from ..drawing.draws import Draw, draw
+from ..drawing.draws import Draw, Survives, draw
 from ..drawing.structure import all_differ, is_sorted, whole_ends
 from ..loading.model import Reference, ReferenceFault
+from ..precision.tolerances import same
 
 MOST_TRIES = 16
 """Numbers that are tried, of all inputs."""
 DRAWS = (Draw(5, "zeros"), Draw(11, "full"))
 """Where such numbers are drawn."""
 _LEVELS = ("any", "below", "range")
-
-Survives = Callable[[Variation, Sequence[Draw]], bool]
 
 
 def with_named(
@@ -89,4 +88,4 @@ def _tells(
             found.append(reference.outputs(instance.model, instance.arguments))
     except (ReferenceFault, RuntimeError):
         return False
-    return not any(all(map(torch.equal, found[0], usual)) for usual in found[1:])
+    return not any(all(map(same, found[0], usual)) for usual in found[1:])

@@ -7,7 +7,6 @@ integer of a type where nothing is divided: that by -1 ends a process.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ...records.variations import Variation
-from ..drawing.draws import Draw, draw
+from ..drawing.draws import Draw, Survives, draw
 from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments
 from ..precision.tolerances import all_finite
 from .case import fresh
@@ -44,8 +43,6 @@ _GUARDS = frozenset((
     _aten.nan_to_num, _aten.fmax,
 ))  # fmt: skip
 """Operations that may keep what they are given first from being zero, or no number."""
-
-Survives = Callable[[Variation, Sequence[Draw]], bool]
 
 
 def with_oddities(reference: Reference, variation: Variation, survives: Survives) -> Variation:

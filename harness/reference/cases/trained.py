@@ -8,12 +8,11 @@ variance stays positive), and its matrices: biases may drown what a deep chain o
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
 
 import torch
 
 from ...records.variations import Level, Variation
-from ..drawing.draws import Draw, draw, read_only_of
+from ..drawing.draws import Draw, Survives, draw, read_only_of
 from ..loading.model import Reference, ReferenceFault, clone_arguments
 from ..precision.tolerances import root_mean_square
 from .case import Case, fresh
@@ -28,8 +27,6 @@ TELLING_SIZE = 0.01
 LEAST_TELLING = 0.5
 """Of the share of elements that tell with the file's parameters, and of what they tell by: as much
 has to with others."""
-
-Survives = Callable[[Variation, Sequence[Draw]], bool]
 
 
 def with_trained(reference: Reference, variation: Variation, survives: Survives) -> Variation:

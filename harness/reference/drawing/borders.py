@@ -25,7 +25,7 @@ FROM = 0.5
 """Even numbers from here on, for that share of all, say which element holds which."""
 
 NAMED_FROM, NAMED_SHARE = 0.75, 0.125
-"""As FROM and SHARE, of integers that no other case holds."""
+"""As FROM and SHARE, of integers that no other case holds; ends of what is accepted begin there."""
 RARE_SHARE = 2.0**-5
 """The same where they are one kind of many, and of the ends of what forward() accepts."""
 

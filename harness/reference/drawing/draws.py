@@ -19,6 +19,7 @@ range the ends of what forward() accepts (cases/ends.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -107,6 +108,10 @@ class Draw(NamedTuple):
     lines: Literal["any", "unlike", "drawn"] = "any"
     """How lines are put in order: "unlike" ones hold no equal elements by intent, and some flag
     that is set; "drawn" ones are as each element by itself makes them."""
+
+
+Survives = Callable[[Variation, Sequence[Draw]], bool]
+"""Says whether forward() survives draws of what may vary."""
 
 
 def draw(reference: Reference, how: Draw, variation: Variation) -> Instance:

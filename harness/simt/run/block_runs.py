@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -109,35 +110,38 @@ class BlockRuns:
         self.fresh.append((len(blocks), result))
         self.work.update(zip(blocks, result.work.tolist(), strict=True))
         for place, use in result.uses.items():
-            self.written_bytes[place] += use.block_written_sectors * 32.0
+            self.written_bytes[place] += float(SECTOR * use.block_written_sectors)
         self.ran.update(blocks)
         return result
 
     def alone(self, block: int) -> core.Result:
         """Run one block, of which nothing stays and nothing is counted; raises LaunchFailed."""
-        result = core.run(
-            self.asked.launch, self.asked.memory, [block], checks=False,
-            max_instructions=self.budget, keep=True,
-        )  # fmt: skip
-        core.take_back(result)
-        self.spent += int(result.work.sum())
+        result = self._for_a_look([block])
         if result.timed_out:
             raise LaunchFailed(self.asked.launch.kernel, [], places_read(result))
         return result
 
-    def begun(self, blocks: Sequence[int], limit: int) -> core.Result | None:
-        """Run blocks up to a limit of warp instructions each, of which nothing stays or counts.
+    def looked_at(self, blocks: Sequence[int], limit: int = 0) -> core.Result | None:
+        """Run blocks, up to a limit of warp instructions each, of which nothing stays or counts.
 
-        None where one of them fails.
+        None where they run too long. Raises LaunchFailed: one of them fails.
         """
+        result = self._for_a_look(blocks, limit)
+        if result.timed_out:
+            return None
+        if reports := [each for each in result.reports if each.kind not in HARMLESS]:
+            raise LaunchFailed(self.asked.launch.kernel, reports, places_read(result))
+        return result
+
+    def _for_a_look(self, blocks: Sequence[int], limit: int = 0) -> core.Result:
+        """Run blocks and take back what they left; what is known of memory stays, too."""
         result = core.run(
-            self.asked.launch, self.asked.memory, blocks, checks=False,
+            self.asked.launch, replace(self.asked.memory, initialised=None), blocks, checks=False,
             max_instructions=self.budget, keep=True, followed=self.followed, block_limit=limit,
         )  # fmt: skip
         core.take_back(result)
         self.spent += int(result.work.sum())
-        failed = result.timed_out or any(each.kind not in HARMLESS for each in result.reports)
-        return None if failed else result
+        return result
 
     def complete(self, blocks: Sequence[int]) -> None:
         """Run the blocks that have not run, for what they leave; raises LaunchFailed."""

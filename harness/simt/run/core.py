@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import mmap
 import secrets
 from collections.abc import Collection, Sequence
@@ -223,9 +222,8 @@ class _Run:
         machine.slice, machine.turn = (_FAIR_SLICE, _FAIR_TURN) if fair else (_SLICE, _TURN)
         machine.drawn = int(fair and drawn)
         if block_limit:
-            warps = -(-math.prod(launch.block) // 32)
             machine.block_limit = block_limit
-            machine.slice = max(1, min(machine.slice, block_limit // warps))
+            machine.slice = max(1, min(machine.slice, block_limit // launch.block_warps))
         machine.grid_workspace = launch.grid_workspace
         machine.partial_barriers = int(program.partial_barriers)
         machine.stacked, machine.function_count = int(program.stacked), len(program.functions)
@@ -238,8 +236,7 @@ class _Run:
 
     def _block_bytes(self) -> int:
         """Return about how much memory a block takes that is under way, shadows included."""
-        program, (x, y, z) = self.program, self.launch.block
-        warps = -(-x * y * z // 32)
+        program, warps = self.program, self.launch.block_warps
         known = 8 * warps if program.partial_barriers else 36
         return warps * (
             program.register_bytes + 4096 + 64 * program.local_bytes
@@ -318,10 +315,11 @@ class _Run:
     def result(self, blocks: int) -> Result:
         """Copy everything out."""
         machine, launch = self.machine, self.launch
-        warps = -(-(launch.block[0] * launch.block[1] * launch.block[2]) // 32)
         trace = None
         if machine.tracing:
-            trace = Trace(self.trace_records, tuple(int(b) for b in self.blocks), warps)
+            trace = Trace(
+                self.trace_records, tuple(int(b) for b in self.blocks), launch.block_warps
+            )
         sectors = self.sectors.view(np.uint32).reshape(-1, SECTOR_USE_BYTES // 4)
         words = ReportWords(launch, self.starts, self.ends)
         return Result(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -77,6 +78,11 @@ class Launch:
     def local_bytes(self) -> int:
         """Local memory of one thread, as PTX declares it (ptxas may spill more)."""
         return self.program.local_bytes
+
+    @property
+    def block_warps(self) -> int:
+        """Warps of a block."""
+        return -(-math.prod(self.block) // 32)
 
     @property
     def block_count(self) -> int:

@@ -1,15 +1,22 @@
-"""Chooses which blocks of a grid to run: random samples, the blocks of one SM, the corners."""
+"""Chooses which blocks of a grid to run: random samples, those of one SM, corners, neighbours."""
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ...gpus import Gpu
+from ..run.orders import mixed_order
 
 MOST_BLOCKS = 64
 """Blocks in one random sample at most."""
 MOST_GROUP = 32
+MOST_IN_A_ROW, MOST_BEHIND = 32, 16
+"""Neighbours that run together where not all blocks do, and those behind each other along an axis;
+more of these where they are affordable."""
+APART = 4
+"""One of so many blocks is drawn by itself: neighbours do not tell what the whole grid writes."""
 
 BAD_LUCK = 0.005
 """Chance that is accepted of taking an honest kernel for one that leaves out part of an output."""
@@ -79,3 +86,36 @@ def least_range(count: int) -> float:
         chance = count * middle ** (count - 1) - (count - 1) * middle**count
         low, high = (middle, high) if chance < BAD_LUCK else (low, middle)
     return high
+
+
+def together(
+    grid: tuple[int, int, int], count: int, joining: int | None, generator: random.Random
+) -> tuple[list[int], list[int]]:
+    """Return so many blocks of a grid: rows of neighbours with all behind them, and single ones.
+
+    What later launches join is mostly spread over the last axis, or lies side by side. Where blocks
+    join an output along an axis, single ones would leave parts of sums.
+    """
+    blocks = math.prod(grid)
+    if count >= blocks:
+        return mixed_order(grid, generator), []
+    alone = count // APART if joining is None else 0
+    axis = 2 if joining is None else joining
+    row = 1 if axis == 0 else 0
+    behind = grid[axis] if grid[axis] <= max(MOST_BEHIND, count - alone) else 1
+    wide = min(grid[row], max(1, min(MOST_IN_A_ROW, (count - alone) // (4 * behind))))
+    chosen: dict[int, None] = {}
+    while not chosen or len(chosen) + behind * wide <= count - alone:
+        at = [generator.randrange(extent) for extent in grid]
+        at[row] -= at[row] % wide
+        for step in range(behind):
+            at[axis] = step if behind > 1 else at[axis]
+            for beside in range(min(wide, grid[row] - at[row])):
+                chosen[index_of(grid, at) + beside * (grid[0] if row else 1)] = None
+    alone = min(alone, blocks - len(chosen))
+    return list(chosen), fresh(blocks, alone, chosen, generator) if alone else []
+
+
+def index_of(grid: tuple[int, int, int], at: Sequence[int]) -> int:
+    """Return the linear index of a block."""
+    return at[0] + grid[0] * (at[1] + grid[1] * at[2])

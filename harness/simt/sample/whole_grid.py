@@ -89,7 +89,7 @@ def whole_launch(
         replace(result, trace=result.trace.select(group)), whole_range=True,
     )  # fmt: skip
     waits = constant_waits(gpu, result)
-    warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
+    warps = float(blocks * launch.block_warps)
     machine_chain = None
     executions: list[float] = []
     shares = np.ones(len(launch.module.instructions))

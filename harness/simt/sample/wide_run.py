@@ -7,7 +7,6 @@ element in which they differ hangs on blocks that did not run, or on the order o
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,6 @@ from ..run import core
 from ..run.arena import Transfer
 from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
-from ..run.orders import mixed_order
 from ..run.verify_run import describe_report, note_transfer
 from . import block_choice as choose
 from .dependence import UNEVEN, shared_counter
@@ -31,11 +29,6 @@ from .full_memory import back_tensors, follow, leave_outputs
 from .sampled_runs import is_uneven, runs_all
 from .written import Atomics, note_atomics, written_of
 
-MOST_IN_A_ROW, MOST_BEHIND = 32, 16
-"""Neighbours that run together where not all blocks do, and those behind each other along an axis;
-more of these where they are affordable."""
-APART = 4
-"""One of so many blocks is drawn by itself: neighbours do not tell what the whole grid writes."""
 CLOSER = 12
 """One of so many of a run's instructions may be spent on blocks that end at once."""
 
@@ -77,13 +70,17 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
                 # has written there.
                 generator = random.Random(f"{wide['seed']} {asked.launch.grid}")
                 axis = _joining_axis(runner, outputs) if count < blocks else None
-                near, apart = _chosen(asked.launch.grid, count, axis, generator)
+                near, apart = choose.together(asked.launch.grid, count, axis, generator)
             partly = len(near) < blocks
             results = _run(runner, near, apart, again=again, keep=partly)
             if partly and _forget(runner, asked.memory, launches, handed_over):
                 runner.take_back()
                 runner = BlockRuns(asked, left, outputs)
                 results = _run(runner, near, apart, again=again, keep=False)
+            complete = len(runner.ran) == blocks
+            spent, budget = runner.spent, 0 if again or complete else closer
+            touched = _touched(runner, asked, complete, outputs, budget)
+            closer -= runner.spent - spent
         except core.UnsupportedInstruction as error:
             reports.append(Finding("unsupported", str(error), kernel, error.line))
             return False
@@ -92,9 +89,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
             if not reports:
                 reports.append(Finding("timed_out", "the whole grid is too much work", kernel))
             return False
-        spent = runner.spent
         left = max(1, left - spent)
-        complete = len(runner.ran) == blocks
         work = np.concatenate([result.work for result in results])
         busiest = int(work.max())
         # Where blocks share out their work, who does how much says nothing.
@@ -105,8 +100,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
             return False
         if not complete:
             note_atomics(runner, outputs, atomics)
-        launches.append(_touched(runner, asked, complete, outputs, 0 if again else closer))
-        closer -= runner.spent - spent
+        launches.append(touched)
         return True
 
     def on_transfer(transfer: Transfer) -> None:
@@ -197,7 +191,7 @@ def _joining_axis(runner: BlockRuns, outputs: Mapping[int, int]) -> int | None:
         return None
 
     def touched(at: list[int]) -> frozenset[tuple[int, int]]:
-        uses = runner.alone(_index(launch.grid, at)).uses
+        uses = runner.alone(choose.index_of(launch.grid, at)).uses
         return frozenset(
             (place, sector) for place in outputs if place in uses
             for sector in uses[place].atomic_sectors.tolist()
@@ -211,38 +205,6 @@ def _joining_axis(runner: BlockRuns, outputs: Mapping[int, int]) -> int | None:
             if len(own & beside) > len(own) / 2:
                 return axis
     return None
-
-
-def _chosen(
-    grid: tuple[int, int, int], count: int, joining: int | None, generator: random.Random
-) -> tuple[list[int], list[int]]:
-    """Return so many blocks of a grid: rows of neighbours with all behind them, and single ones.
-
-    What later launches join is mostly spread over the last axis, or lies side by side. Where blocks
-    join an output along an axis, single ones would leave parts of sums.
-    """
-    blocks = math.prod(grid)
-    if count >= blocks:
-        return mixed_order(grid, generator), []
-    alone = count // APART if joining is None else 0
-    axis = 2 if joining is None else joining
-    row = 1 if axis == 0 else 0
-    behind = grid[axis] if grid[axis] <= max(MOST_BEHIND, count - alone) else 1
-    wide = min(grid[row], max(1, min(MOST_IN_A_ROW, (count - alone) // (4 * behind))))
-    chosen: dict[int, None] = {}
-    while len(chosen) < count - alone:
-        at = [generator.randrange(extent) for extent in grid]
-        at[row] -= at[row] % wide
-        for step in range(behind):
-            at[axis] = step if behind > 1 else at[axis]
-            for beside in range(min(wide, grid[row] - at[row])):
-                chosen[_index(grid, at) + beside * (grid[0] if row else 1)] = None
-    alone = min(alone, blocks - len(chosen))
-    return list(chosen), choose.fresh(blocks, alone, chosen, generator) if alone else []
-
-
-def _index(grid: tuple[int, int, int], at: Sequence[int]) -> int:
-    return at[0] + grid[0] * (at[1] + grid[1] * at[2])
 
 
 def _touched(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,18 +12,23 @@ import numpy.typing as npt
 
 from ...judge.reports import Written
 from ..run.block_runs import SECTOR, BlockRuns
+from ..run.core import Result
 from . import block_choice as choose
 
 Atomics = dict[int, list[npt.NDArray[np.int64]]]
 """Sectors that atomics touched, from the start of each allocation, by the allocation's place."""
 ALL = 0.999
 """Of an output: where the sampled blocks write no less for their part of the grid, it is whole."""
-ERRORS, MOST_ERROR = 3, 0.2
-"""Standard errors that an estimate is raised by, and the part of it that they come to at most."""
+ERRORS = 3
+"""Standard errors that an estimate is raised by."""
+FEW, ERROR_OF_FEW = 4, 0.25
+"""Fewer blocks than these do not tell how much they differ: an estimate is raised by so much."""
 MOST_EXTRA_BATCHES = 8
 """Further random samples where the first seem to leave part of an output unwritten."""
 LEAST_BEGUN, BEGUN = 16, 1 / 8
 """Instructions of each warp, and the part of a usual block's, up to which all blocks are begun."""
+AT_A_TIME = 8192
+"""Blocks that are begun together: what they overwrite is remembered meanwhile."""
 FEW_LONG = 8
 """Blocks that are run to know those that go on, where no sample has one."""
 
@@ -58,7 +63,7 @@ def written_of(
     """Return `LaunchCounters.written`, looking closer where an output seems incomplete.
 
     Then all blocks of the grid are begun, so that those are known that end at once, as those do
-    that are of no use and those that leave out what is theirs; and further samples are run.
+    that are of no use and those that leave out what is theirs; and further samples are looked at.
 
     Args:
         runner: the blocks that ran, with what each wrote of the outputs.
@@ -68,24 +73,30 @@ def written_of(
         outputs: bytes of each output, by its place.
         budget: warp instructions that looking closer may take, for each of its two ways.
         thorough: begin all blocks whatever the samples say.
+
+    Raises LaunchFailed: a block that is looked at fails.
     """
-    spent, everything = 0, blocks <= sum(count for count, _ in runner.fresh)
-    size, short = min(64, blocks), NONE
-    if thorough and not everything:
-        short = _short(runner, blocks, cost, outputs, budget)
-    for batch in range(MOST_EXTRA_BATCHES):
-        told = {place: _random_bytes(runner, place, blocks, short, errors=0) for place in outputs}
-        if everything or all(not told[at] or told[at] >= ALL * outputs[at] for at in outputs):
+    everything = blocks <= sum(count for count, _ in runner.fresh)
+    sampled = [result for _, result in runner.random]
+    short = _short(runner, blocks, cost, budget) if thorough and not everything else NONE
+    began: int | None = None
+    while not everything and not _is_whole(runner, sampled, short, blocks, outputs):
+        if began is None:
+            short = short if thorough else _short(runner, blocks, cost, budget)
+            began, usual = runner.spent, cost
+        few = bool(short.others.size) and not any(
+            (result.work > short.limit).any() for result in sampled
+        )
+        size = FEW_LONG if few else min(64, blocks)
+        drawn = _drawn(runner, short, blocks, size, generator)
+        usual = max(usual, *(int(result.work.max()) for result in sampled), 1)
+        affordable = (began + budget - runner.spent) // usual
+        if not drawn or not budget or (affordable < size and not few):
             break
-        if not batch:
-            short = short if thorough else _short(runner, blocks, cost, outputs, budget)
-            if 0 < short.others.size and not _long(runner, short):
-                runner.run(_drawn(runner, short, blocks, FEW_LONG, generator), random=True)
-                continue
-        if spent + size * cost > budget:
+        looked = runner.looked_at(drawn[: max(1, affordable)])
+        if looked is None or len(sampled) >= len(runner.random) + MOST_EXTRA_BATCHES:
             break
-        runner.run(_drawn(runner, short, blocks, size, generator), random=True)
-        spent += size * cost
+        sampled.append(looked)
     found = {}
     ran = len(runner.ran)
     widening = 1 / choose.least_range(ran) if ran < blocks else 1.0
@@ -94,7 +105,7 @@ def written_of(
         found[place] = Written(
             grid_bytes=(
                 runner.written_bytes[place] if everything
-                else _random_bytes(runner, place, blocks, short)
+                else _grid_bytes(runner, sampled, place, blocks, short)
             ),
             sampled_bytes=runner.written_bytes[place],
             first=first - start,
@@ -113,63 +124,80 @@ def note_atomics(runner: BlockRuns, outputs: Mapping[int, int], atomics: Atomics
             atomics.setdefault(place, []).append(touched)
 
 
-def _short(
-    runner: BlockRuns, blocks: int, cost: int, outputs: Mapping[int, int], budget: int
-) -> Short:
+def _is_whole(
+    runner: BlockRuns, sampled: Sequence[Result], short: Short, blocks: int,
+    outputs: Mapping[int, int],
+) -> bool:  # fmt: skip
+    """Say whether by the samples the whole grid leaves nothing out of an output that is its own.
+
+    Where no block has written anything yet, it is not known which these are.
+    """
+    ranges = runner.written_ranges()
+    own = [place for place in outputs if place in ranges or short.written_bytes.get(place)]
+    return bool(ranges) and all(
+        _grid_bytes(runner, sampled, place, blocks, short, errors=0) >= ALL * outputs[place]
+        for place in own
+    )
+
+
+def _short(runner: BlockRuns, blocks: int, cost: int, budget: int) -> Short:
     """Begin all blocks of the grid, and return those that end; NONE where it is too much work."""
-    warps = -(-math.prod(runner.asked.launch.block) // 32)
     limit = min(int(BEGUN * cost), budget // blocks)
-    result = runner.begun(range(blocks), limit) if limit >= LEAST_BEGUN * warps else None
-    if result is None:
+    if limit < LEAST_BEGUN * runner.asked.launch.block_warps:
         return NONE
-    ended = result.work <= limit
-    written = {
-        place: SECTOR * float(result.stored[ended, column].sum())
-        for column, place in enumerate(runner.followed)
-    }
-    return Short(limit, int(ended.sum()), written, np.flatnonzero(~ended))
-
-
-def _long(runner: BlockRuns, short: Short) -> bool:
-    return any((result.work > short.limit).any() for _, result in runner.random)
+    count, written, others = 0, np.zeros(len(runner.followed)), []
+    for first in range(0, blocks, AT_A_TIME):
+        begun = range(first, min(blocks, first + AT_A_TIME))
+        result = runner.looked_at(begun, limit)
+        if result is None:
+            return NONE
+        ended = result.work <= limit
+        count += int(ended.sum())
+        written += SECTOR * result.stored[ended].sum(axis=0, dtype=np.float64)
+        others.append(first + np.flatnonzero(~ended))
+    by_place = dict(zip(runner.followed, written.tolist(), strict=True))
+    return Short(limit, count, by_place, np.concatenate(others))
 
 
 def _drawn(
     runner: BlockRuns, short: Short, blocks: int, count: int, generator: random.Random
 ) -> list[int]:
-    """Return blocks that have not run, where there are enough; of those that go on, if known."""
+    """Return blocks that have not run, some of those that go on where these are known."""
     if not short.others.size:
-        return choose.fresh(blocks, min(count, blocks), runner.ran, generator)
-    others = short.others.tolist()
-    fresh = [block for block in others if block not in runner.ran] or others
+        free = blocks - len(runner.ran)
+        return choose.fresh(blocks, min(count, free), runner.ran, generator) if free else []
+    fresh = [block for block in short.others.tolist() if block not in runner.ran]
     return generator.sample(fresh, min(count, len(fresh)))
 
 
-def _random_bytes(
-    runner: BlockRuns, place: int, blocks: int, short: Short, errors: int = ERRORS
-) -> float:
-    """Return what the whole grid writes of an allocation by the random samples.
+def _grid_bytes(
+    runner: BlockRuns, sampled: Sequence[Result], place: int, blocks: int, short: Short,
+    errors: int = ERRORS,
+) -> float:  # fmt: skip
+    """Return what the whole grid writes of an allocation, by blocks that were drawn.
 
     Standard errors are added, so that an honest kernel whose blocks differ is not taken for one
-    that leaves work out, but no more than a fifth: beyond that nothing can be said.
+    that leaves work out. Where none of those drawn writes to it and others do, all that ran tell.
     """
     if place in runner.followed:
         column = runner.followed.index(place)
-        long = [result.stored[result.work > short.limit, column] for _, result in runner.random]
+        long = [result.stored[result.work > short.limit, column] for result in sampled]
         each, weights = np.concatenate(long).astype(np.float64) * SECTOR, None
     else:  # Known of each sample alone.
         short = NONE
-        weights = np.array([count for count, _ in runner.random], dtype=np.float64)
+        weights = np.array([result.work.size for result in sampled], dtype=np.float64)
         each = np.array([
             SECTOR * result.uses[place].block_written_sectors if place in result.uses else 0
-            for _, result in runner.random
+            for result in sampled
         ]) / weights  # fmt: skip
     rest, known = blocks - short.count, short.written_bytes.get(place, 0.0)
-    if not each.size:
-        return known
+    if not each.any():
+        return known + rest * runner.written_bytes[place] / max(1, len(runner.ran))
     mean, error = float(np.average(each, weights=weights)), 0.0
     if each.size > 1:
         ran = each.size if weights is None else float(weights.sum())
         variance = float(np.average((each - mean) ** 2, weights=weights)) / (each.size - 1)
         error = math.sqrt(variance * max(0.0, 1 - ran / max(1, rest)))
-    return known + rest * (mean + min(errors * error, MOST_ERROR * mean))
+    few = weights is None and each.size < min(FEW, rest)
+    raised = max(errors * error, ERROR_OF_FEW * mean if few and errors else 0.0)
+    return known + rest * (mean + raised)

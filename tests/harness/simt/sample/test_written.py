@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from support.timed_kernels import BUDGET, TimedKernels
 
-from kernelblaster.harness.simt.run.block_runs import BlockRuns
-from kernelblaster.harness.simt.sample.wide_run import MOST_BEHIND, _chosen, _joining_axis
+from kernelblaster.harness.simt.run.block_runs import BlockRuns, LaunchFailed
+from kernelblaster.harness.simt.sample.block_choice import MOST_BEHIND, together
+from kernelblaster.harness.simt.sample.wide_run import _joining_axis
 from kernelblaster.harness.simt.sample.written import written_of
 
 SOURCE = """
@@ -30,6 +33,16 @@ extern "C" __global__ void blocks_of_no_use(const float* x, float* y, int n) {
 extern "C" __global__ void ragged(const float* x, float* y, int n) {
     work(x, y, n, blockIdx.x % 2 ? 256 : 192);
     if (blockIdx.x % 2 == 0 && threadIdx.x < 64) y[blockIdx.x * 256 + 192 + threadIdx.x] = 0.0f;
+}
+extern "C" __global__ void thirds(const float* x, float* y, int n) {
+    int i = blockIdx.x * 256 + threadIdx.x;
+    float sum = 0.0f;
+    for (int k = 0; k < 256; k++) sum += x[(i + k * 1024) % n];
+    if (blockIdx.x % 3 == 0) for (int k = 0; k < 3; k++) y[i + k * 256] = sum;
+}
+extern "C" __global__ void far_away(const float* x, float* y, int n) {
+    if (blockIdx.x > 40) y[1LL << 40] = 0.0f;
+    else work(x, y, n, 256);
 }
 extern "C" __global__ void joined(const float* x, float* y, int n) {
     atomicAdd(y + blockIdx.PART * 1024 + threadIdx.x, x[blockIdx.OTHER]);
@@ -90,11 +103,46 @@ def test_without_the_means_to_look_closer_an_estimate_is_given_its_error(
 def test_blocks_that_are_begun_leave_nothing(timed: TimedKernels) -> None:
     runner = BlockRuns(timed.asked("blocks_left_out", BLOCKS, 256, N), BUDGET, [Y])
     before = timed.bytes.copy()
-    result = runner.begun(range(32), 400)
+    result = runner.looked_at(range(32), 400)
     assert result is not None and (timed.bytes == before).all() and not runner.ran
     ended = [block for block, work in enumerate(result.work.tolist()) if work <= 400]
     assert ended == [5, 21] and not result.stored[ended].any()
     assert int(result.work.max()) < 1000
+
+
+@pytest.mark.parametrize("draw", range(8))
+def test_blocks_that_take_turns_at_outputs_are_given_what_they_differ_by(
+    timed: TimedKernels, draw: int
+) -> None:
+    runner = BlockRuns(timed.asked("thirds", 1998, 256, N), BUDGET, [Y])
+    generator = random.Random(draw)
+    runner.run(sorted(generator.sample(range(1998), 16)), random=True)
+    found = written_of(runner, 1998, 8192, generator, {Y: 4 * 256 * 1998}, 0)
+    assert found[Y].grid_bytes >= 0.99 * 4 * 256 * 1998
+
+
+def test_what_is_known_of_memory_stays_as_it_was(timed: TimedKernels) -> None:
+    asked = timed.asked("blocks_left_out", BLOCKS, 256, N)
+    known = np.zeros(timed.memory.size // 4 + 1, dtype=np.uint8)
+    memory = replace(timed.memory, initialised=known)
+    memory.mark_initialised(memory.starts[X], memory.ends[X] - memory.starts[X])
+    runner, before = BlockRuns(replace(asked, memory=memory), BUDGET, [Y]), known.copy()
+    runner.alone(3)
+    assert runner.looked_at(range(64)) is not None and (known == before).all()
+    runner.run([3])
+    assert (known != before).any()
+
+
+def test_looking_closer_takes_what_it_is_given_and_finds_faults(timed: TimedKernels) -> None:
+    runner = BlockRuns(timed.asked("ragged", BLOCKS, 256, N), BUDGET, [Y])
+    runner.run([0, 1, 2, 3], random=True)
+    before, budget = runner.spent, 300_000
+    written_of(runner, BLOCKS, 8192, random.Random(1), {Y: 8 * N}, budget)
+    assert 0 < runner.spent - before <= 2 * budget
+    runner = BlockRuns(timed.asked("far_away", BLOCKS, 256, N), BUDGET, [Y])
+    runner.run([0, 1, 2, 3], random=True)
+    with pytest.raises(LaunchFailed):
+        written_of(runner, BLOCKS, 8192, random.Random(1), {Y: 4 * N}, 10_000_000, thorough=True)
 
 
 @pytest.mark.parametrize(("part", "other", "axis"), [("x", "y", 1), ("y", "x", 0), ("x", "z", 2)])
@@ -115,13 +163,13 @@ def test_the_axis_along_which_blocks_join_is_found(
 def test_all_blocks_along_an_axis_are_chosen_together(axis: int, extent: int) -> None:
     grid = tuple(extent if each == axis else 20 for each in range(3))
     x, y, _ = grid
-    near, apart = _chosen(grid, 200, axis, random.Random(1))  # type: ignore[arg-type]
-    assert not apart and len(near) == len(set(near)) >= 200
+    near, apart = together(grid, 200, axis, random.Random(1))  # type: ignore[arg-type]
+    assert not apart and 168 < len(near) == len(set(near)) <= 200
     at = [(block % x, block // x % y, block // x // y) for block in near]
     lines = Counter(tuple(c for a, c in enumerate(each) if a != axis) for each in at)
     assert set(lines.values()) == {extent}
 
 
 def test_where_nothing_is_joined_some_blocks_are_drawn_by_themselves() -> None:
-    near, apart = _chosen((40, 30, 2 * MOST_BEHIND), 100, None, random.Random(1))
+    near, apart = together((40, 30, 2 * MOST_BEHIND), 100, None, random.Random(1))
     assert len(apart) == 25 and not set(near) & set(apart)
