@@ -39,7 +39,9 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "loading", ("drawing", "precision", "sizes", "exported"), "cases", "child",
     ),
     "harness/reference/cases": (
-        "case", ("comparisons", "epsilon", "constancy", "constants", "oddities", "trained"),
+        "case",
+        ("comparisons", "ends", "epsilon", "constancy", "constants", "named", "oddities",
+         "trained"),
         ("exploration", "mutants", "proof"),
         "distributions", ("claimed", "full_case"),
     ),

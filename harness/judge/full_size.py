@@ -106,7 +106,8 @@ def judge_full_size(
         checked += found.checked
         by_atomics += found.by_atomics
         found.by_transfers += bytes_copied_from_kernels(kernels, into)
-        share = (bytes_by_kernels(kernels, place, found.written) + found.by_transfers) / spec.nbytes
+        seen = None if goes_by_part(launches, place) else found.written
+        share = (bytes_by_kernels(kernels, place, seen) + found.by_transfers) / spec.nbytes
         if share < (LEAST_WRITTEN if case else UNLOOKED):
             return incomplete(spec, share), Checked(checked)
     if by_atomics:
@@ -256,7 +257,8 @@ def _share_at_most(
 ) -> float:
     """Return how much of an output a call writes at most: copies and fills may all be of use."""
     into = [each for each in transfers_of(launches) if each.place == place]
-    written = bytes_by_kernels(kernels_of(launches), place, None if into else found.written)
+    seen = None if into or goes_by_part(launches, place) else found.written
+    written = bytes_by_kernels(kernels_of(launches), place, seen)
     return (written + sum(each.width * each.height for each in into)) / spec.nbytes
 
 

@@ -111,9 +111,10 @@ def bytes_by_kernels(
     found = [kernel.written[place] for kernel in kernels if place in kernel.written]
     if not found:
         return 0.0
-    sampled = sum(each.sampled_bytes for each in found)
-    density = 1.0 if really_written is None else min(1.0, really_written / max(sampled, 1.0))
-    estimates = [min(each.span, each.grid_bytes * density) for each in found]
+    # Of each launch by itself: what one computes in place of what nobody wrote may look unwritten.
+    estimates = [
+        min(each.span, each.grid_bytes * _density(each, really_written)) for each in found
+    ]
     if len(found) == 1:
         return float(estimates[0])
     union, reached = 0, 0
@@ -122,6 +123,13 @@ def bytes_by_kernels(
         reached = max(reached, each.end)
     widest = max(each.span / max(1, each.end - each.first) for each in found)
     return float(min(sum(estimates), widest * union))
+
+
+def _density(each: Written, really_written: int | None) -> float:
+    """Return how much of the sectors that sampled blocks touched holds something, at most 1."""
+    if really_written is None:
+        return 1.0
+    return min(1.0, really_written / max(each.sampled_bytes, 1.0))
 
 
 def bytes_copied_from_kernels(

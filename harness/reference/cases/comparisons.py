@@ -1,4 +1,4 @@
-"""Which numbers does forward() compare its inputs with, and which do its losses pass over?
+"""Finds the numbers that forward() compares its inputs with, and those its losses pass over.
 
 Seen on one call of it.
 

@@ -1,4 +1,4 @@
-"""At which very numbers does what forward() accepts end? Tried on the CPU at small dimensions.
+"""Finds the very numbers at which ends what forward() accepts, by trying small dimensions.
 
 An input that stays within get_inputs()'s own range does so because forward() refuses, or answers
 without a number, what lies outside of another one: probabilities from 0 to 1, a cosine from -1 to

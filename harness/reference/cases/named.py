@@ -1,4 +1,4 @@
-"""Which integers does forward() itself name that get_inputs() does not draw? Tried on the CPU.
+"""Finds integers that forward() itself names and get_inputs() does not draw, by trying them.
 
 The class that a loss passes over (-100 if nothing else is said), a label that is masked, what lies
 on the other side of a comparison: such a number belongs to the task where forward() survives it and

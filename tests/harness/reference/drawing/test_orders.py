@@ -112,8 +112,8 @@ Not by ``ru_maxrss``: Linux lets it begin at what the process had that started t
 
 @pytest.mark.parametrize(
     ("made", "distribution", "most"),
-    [("torch.randn(1 << 23)", "uniform", 4.0), ("torch.randn(1 << 23)", "gaussian", 4.0),
-     ("torch.randint(-9, 9, (256, 1 << 15), dtype=torch.int8)", "uniform", 16.0)],
+    [("torch.randn(1 << 25)", "uniform", 4.0), ("torch.randn(1 << 25)", "gaussian", 4.0),
+     ("torch.randint(-9, 9, (512, 1 << 16), dtype=torch.int8)", "uniform", 16.0)],
 )  # fmt: skip
 def test_lines_are_in_order_within_a_few_times_a_tensors_memory(
     made: str, distribution: str, most: float
