@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from kernelblaster.memory.records.evidence import Step
 from kernelblaster.memory.run.directory import is_held
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.common.stopping.approval import change_approvals
+from kernelblaster.nodes.run.beginning import lineage
 from kernelblaster.nodes.run.beginning.begin import stored_plan
 from kernelblaster.nodes.run.ending.report import stored_result
 from kernelblaster.nodes.run.reading.overview import list_runs
@@ -444,3 +447,29 @@ async def test_a_reference_that_changed_since_is_noticed(graph: Any) -> None:
     await aresume(run, told.append)
     notes = [event["text"] for event in told if event["event"] == "note"]
     assert len(notes) == 1 and "softmax.py has changed since the run began" in notes[0]
+
+
+@pytest.mark.parametrize("moment", ["_taken_up", "note"])
+async def test_a_run_that_is_cancelled_between_its_nodes_lets_its_directory_go(
+    graph: Any, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Its journal is read before each node and written after it; another process may go on."""
+    own, began, go_on = getattr(lineage, moment), threading.Event(), threading.Event()
+    directories: list[Path] = []
+
+    def slow(plan: Any, *rest: Any) -> Any:
+        directories.append(Path(plan.run))
+        if len(directories) == 3:
+            began.set()
+            assert go_on.wait(20)
+        return own(plan, *rest)
+
+    monkeypatch.setattr(lineage, moment, slow)
+    running = asyncio.ensure_future(graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT))
+    assert await asyncio.to_thread(began.wait, 20)
+    running.cancel()
+    await asyncio.sleep(0.05)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not is_held(directories[-1])

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from ....harness.errors import UserError
+from ....harness.process.children import off_loop
 from ....harness.records.identity import sha256_of_json
 from ....memory.run.directory import ARTIFACTS, change_reference_seconds, reference_seconds_of
 from ....memory.run.journal import Entry
@@ -54,22 +55,23 @@ def of_one_line(node: Node, *, ends: bool = False) -> Node:
         place = f"{name} {turn} {vetoed}"
         read = _sum_of(state)
         part = state.get("rollout", 0)
-        plan, done = await asyncio.to_thread(_taken_up, state["plan"], place, part, read)
-        if done is not None and not ends:
-            return done
-        if plan.run_id != state["plan"].run_id:
-            report_progress("fork", run=plan.run, forked_from=plan.forked_from)
+        plan = state["plan"]
         try:
+            plan, done = await off_loop(_taken_up, plan, place, part, read)
+            if done is not None and not ends:
+                return done
+            if plan.run_id != state["plan"].run_id:
+                report_progress("fork", run=plan.run, forked_from=plan.forked_from)
             written = await node({**state, "plan": plan}, *rest, **named)
+            if not ends:
+                entry = Entry(
+                    place=place, part=part, node=name, read_sha256=read,
+                    written=to_jsonable_python({"plan": plan} | written),
+                )  # fmt: skip
+                await off_loop(note, plan, entry)
         except asyncio.CancelledError:
             open_runs().abandon(Path(plan.run))  # Who goes on may be another process.
             raise
-        if not ends:
-            entry = Entry(
-                place=place, part=part, node=name, read_sha256=read,
-                written=to_jsonable_python({"plan": plan} | written),
-            )  # fmt: skip
-            await asyncio.to_thread(note, plan, entry)
         return ({"plan": plan} if plan != state["plan"] else {}) | written
 
     return kept
