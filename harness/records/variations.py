@@ -50,6 +50,9 @@ class Variation(Record):
     named: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     """Of inputs, by name, integers beyond their level that forward() compares elements with, or its
     losses pass over, and that make answers of their own: a case holds them."""
+    past: dict[str, tuple[tuple[int, int], ...]] = Field(default_factory=dict)
+    """Of inputs, by name, the nearest and the furthest of integers past a border that forward()
+    holds elements to: some of these are in place of a nearest one, which is in `named`."""
     ends: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     """Of floating inputs that stay within get_inputs()'s own range, the very ends of what forward()
     accepts: a case holds them. What lies next to one outside is refused, or answered without a
@@ -57,9 +60,15 @@ class Variation(Record):
     updated: tuple[str, ...] = ()
     """Buffers that forward() changes. A kernel does not: each call begins with the same ones."""
 
-    def beyond(self, name: str) -> tuple[float, ...]:
-        """Return the numbers that an input may hold though its level has none of them."""
-        return (*self.named.get(name, ()), *self.ends.get(name, ()))
+    def beyond(self, name: str) -> list[tuple[float, float]]:
+        """Return the least and the greatest of stretches of numbers that an input may hold though
+        its level has none of them; of a single number both are that."""
+        past = [(min(span), max(span)) for span in self.past.get(name, ())]
+        single = [
+            (each, each) for each in (*self.named.get(name, ()), *self.ends.get(name, ()))
+            if not any(low <= each <= high for low, high in past)
+        ]  # fmt: skip
+        return [*single, *past]
 
     @property
     def not_varied(self) -> tuple[str, ...]:

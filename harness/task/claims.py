@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -99,7 +100,7 @@ def require_claimable(task: Task, claim: ClaimedInput) -> None:
 
 
 def _require_fill(
-    tensor: TensorSpec, level: Level, fill: Fill, beyond: tuple[float, ...]
+    tensor: TensorSpec, level: Level, fill: Fill, beyond: Sequence[tuple[float, float]]
 ) -> None:
     name = fill.tensor
     if level in ("own", "order", "scaled") and (fill.kind != "own" or fill.places):
@@ -116,7 +117,8 @@ def _require_fill(
                 f"{name}: {value:g} is outside of what inputs hold (finite, at most "
                 f"{LARGEST_CLAIMED:g} in size)"
             )
-        if level in ("positive", "below") and value < 0 and value not in beyond:
+        is_beyond = any(low <= value <= high for low, high in beyond)
+        if level in ("positive", "below") and value < 0 and not is_beyond:
             raise NotAnInput(f"{name}: {value:g}, but {LEVELS[level]}")
     if fill.kind == "uniform" and fill.first >= fill.second:
         raise NotAnInput(f"{name}: uniform from {fill.first:g} to {fill.second:g} is empty")

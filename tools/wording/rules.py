@@ -66,5 +66,8 @@ def _how_far(task: Task, name: str, level: Level) -> str:
     drawn = level == "own" and name not in task.variation.fixed
     if drawn:
         return "drawn anew as the reference draws it"
-    beyond = [f"{each:.10g}" for each in task.variation.beyond(name)]
+    beyond = [
+        f"{low:.10g}" if low == high else f"all from {low:.10g} to {high:.10g}"
+        for low, high in task.variation.beyond(name)
+    ]
     return LEVELS[level] + (BEYOND.format(" and ".join(beyond)) if beyond else "")

@@ -122,15 +122,17 @@ def _filled(own: torch.Tensor, fill: Fill, generator: torch.Generator) -> torch.
 
 
 def _require_allowed(
-    name: str, own: torch.Tensor, value: torch.Tensor, level: Level, beyond: Sequence[float]
-) -> None:
-    """Refuse what a tensor of this level never holds in a case, but for numbers `beyond` it."""
+    name: str, own: torch.Tensor, value: torch.Tensor, level: Level,
+    beyond: Sequence[tuple[float, float]],
+) -> None:  # fmt: skip
+    """Refuse what a tensor of this level never holds in a case, but for stretches `beyond` it."""
     if torch.equal(value, own.double()):
         return
     if level in ("own", "order", "scaled"):
         raise NotAnInput(f"{name} cannot be chosen")
-    numbers = torch.tensor(beyond, dtype=value.dtype, device=value.device)
-    usual = value[~torch.isin(value, numbers)] if beyond else value
+    usual = value
+    for low, high in beyond:
+        usual = usual[(usual < low) | (usual > high)]
     if not usual.numel():
         return
     low, high = float(usual.min()), float(usual.max())

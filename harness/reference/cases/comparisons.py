@@ -4,14 +4,15 @@ Seen on one call of it.
 
 An operation of COMPARING holds what it is given against numbers. What it is given is an input, or
 something that every kernel finds exactly as PyTorch does: an input negated, its magnitude, times a
-power of two, or with a number added. Behind all else a number beside a border is rounding.
+power of two, with a number added, or its elements in other places (passed_on.py). Behind all else a
+number beside a border is rounding.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from ..loading.model import (
     lacks_memory,
 )
 from .case import fresh
+from .passed_on import passed_on
 
 MOST = 8
 """Numbers that are told; a task that compares with more has some of them tried."""
@@ -68,6 +70,7 @@ COMPARING: dict[Any, Callable[[Sequence[Any]], list[Any]]] = {
         (_aten.hardshrink, _aten.softshrink),
         lambda args: [args[1] if len(args) > 1 else 0.5],
     ),
+    **dict.fromkeys((_aten.relu, _aten.abs), _always(0.0)),
     **dict.fromkeys((_aten.hardsigmoid, _aten.hardswish), _always(3.0)),
     **dict.fromkeys((_aten.round, _aten.frac), _always(0.5, 1.5, 2.5)),
     **dict.fromkeys((_aten.floor, _aten.ceil, _aten.trunc), _always(1.0, 2.0)),
@@ -85,22 +88,35 @@ _MULTILABEL = _aten.multilabel_margin_loss_forward
 _BAGS = frozenset((_aten._embedding_bag, _aten._embedding_bag_forward_only))
 """The ninth of what they are given is a row that is passed over; below zero none is."""
 
-NAMING: dict[Any, tuple[int, ...]] = {
-    **dict.fromkeys(
-        (_aten.eq, _aten.ne, _aten.clamp, _aten.clamp_min, _aten.clamp_max, _aten.maximum,
-         _aten.minimum),
-        (0,),
-    ),
-    **dict.fromkeys((_aten.gt, _aten.le), (0, 1)),
-    **dict.fromkeys((_aten.ge, _aten.lt), (0, -1)),
+HOLDING = frozenset((
+    _aten.clamp, _aten.clamp_min, _aten.clamp_max, _aten.maximum, _aten.minimum, _aten.relu,
+    _aten.abs,
+))  # fmt: skip
+"""Operations that say themselves what becomes of all that lies beyond a number."""
+
+NAMING: dict[Any, tuple[tuple[int, int], ...]] = {
+    **dict.fromkeys((_aten.eq, _aten.ne), ((0, 0),)),
+    **dict.fromkeys(HOLDING, ((0, 0), (-1, -1), (1, 1))),
+    **dict.fromkeys((_aten.gt, _aten.le), ((0, -1), (1, 1))),
+    **dict.fromkeys((_aten.ge, _aten.lt), ((-1, -1), (0, 1))),
 }  # fmt: skip
-"""Operations that name an integer, and what lies between both of their answers: so far from it."""
+"""Operations that name an integer: how far from it lies each that is meant, and its side."""
 
 _NAMES = ("min", "max", "other", "lambd", "threshold", "min_val", "max_val")
 """Arguments that hold what is compared with, where they are named."""
 
-_MOVES = frozenset((_aten.clone, _aten._to_copy, _aten.detach))
-"""Operations that answer with what they are given."""
+_PUTS = frozenset((_aten.copy, _aten.fill, _aten.zero))
+"""Operations that put other elements into a part of a tensor, perhaps, and leave the rest."""
+
+
+class Named(NamedTuple):
+    """An integer that forward() names."""
+
+    number: int
+    side: int = 0
+    """-1 where it is the first of all that lie below a border, 1 of those above; 0 by itself."""
+    held: bool = False
+    """Whether an operation of HOLDING names it."""
 
 
 class Comparisons(NamedTuple):
@@ -109,7 +125,7 @@ class Comparisons(NamedTuple):
     borders: tuple[tuple[float, int], ...] = ()
     """Magnitudes that elements of inputs are compared with, 0 left out, and how many units in the
     last place beside each are told from it whatever is added."""
-    named: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    named: Mapping[str, tuple[Named, ...]] = MappingProxyType({})
     """Of inputs of integers, by name, single numbers that forward() compares elements with or its
     losses pass over, and what is first on the other side of one."""
 
@@ -135,7 +151,7 @@ def comparisons_of(reference: Reference, instance: Instance) -> Comparisons:
             raise
         return Comparisons()
     named = {
-        name: tuple(numbers)[:MOST] for name, numbers in watched.named.items()
+        name: tuple(numbers.values())[:MOST] for name, numbers in watched.named.items()
         if name and is_whole(instance.inputs[name])
     }  # fmt: skip
     return Comparisons(tuple(watched.found.items())[:MOST], named)
@@ -162,64 +178,94 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, inputs: Sequence[tuple[str, torch.Tensor]]) -> None:
         super().__init__()
         self.found: dict[float, int] = {}
-        self.named: dict[str, dict[int, None]] = {}
+        self.named: dict[str, dict[int, Named]] = {}
         self._followed = WeakTensorKeyDictionary(
-            {each: _Followed(1.0, 0.0, name) for name, each in inputs}
+            {each: (_Followed(1.0, 0.0, name),) for name, each in inputs}
         )
-        """Tensors as long as forward() keeps them."""
+        """Tensors as long as forward() keeps them, and what of their elements is exactly."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         answer = function(*args, **(kwargs or {}))
-        known, second = (self._known(args[place : place + 1]) for place in (0, 1))
         operation = _in_new_memory(function)
         is_rounded = "rounding_mode" in (kwargs or {})
-        if second is not None and operation is _aten.searchsorted:
-            self._note(second, args[1], args[:1])
-        if second is not None and operation in _LOSSES:
-            self._note(second, args[1], args[4:])
-            self._name(second, args[4:])
-        if second is not None and operation is _MULTILABEL:
-            self._name(second, [-1])
-        if second is not None and operation in _BAGS:
-            self._note(second, args[1], [each for each in args[8:9] if each >= 0])
-        if known is not None:
-            numbers = _multiples if is_rounded else COMPARING.get(operation)
-            if numbers is not None:
-                named = [value for name, value in (kwargs or {}).items() if name in _NAMES]
-                self._note(known, args[0], [*numbers(args), *named])
+        for second in self._known(args[1:2]):
+            self._compare_second(second, operation, args)
+        known = self._known(args[:1])
+        numbers = _multiples if is_rounded else COMPARING.get(operation)
+        if known and numbers is not None:
+            named = [value for name, value in (kwargs or {}).items() if name in _NAMES]
+            for each in known:
+                self._note(each, args[0], [*numbers(args), *named])
                 if not is_rounded and operation in NAMING:
-                    self._name(known, [*numbers(args), *named], NAMING[operation])
-        if isinstance(answer, torch.Tensor):
+                    beside, held = NAMING[operation], operation in HOLDING
+                    self._name(each, [*numbers(args), *named], beside, held=held)
+        written = answer[0] if isinstance(answer, tuple | list) and answer else answer
+        if isinstance(written, torch.Tensor):
+            passed = self._known(passed_on(operation, args))
             if function._schema.is_mutable:
-                self._forget(answer)
-            if known is not None and not is_rounded:
+                self._rewrite(operation, written, passed)
+            elif function.is_view:
+                self._followed[written] = known
+            elif passed:
+                self._followed[written] = passed
+            if known and not is_rounded and not passed:
                 alpha = (kwargs or {}).get("alpha", args[2] if len(args) > 2 else 1)
-                self._follow(function, operation, args, alpha, known, answer)
+                self._follow(operation, args, alpha, known, written)
         return answer
 
-    def _known(self, argument: Sequence[Any]) -> _Followed | None:
-        return next((self._followed.get(each) for each in argument
-                     if isinstance(each, torch.Tensor)), None)  # fmt: skip
+    def _compare_second(self, second: _Followed, operation: Any, args: Sequence[Any]) -> None:
+        """Note what an operation compares the second of what it is given with."""
+        if operation is _aten.searchsorted:
+            self._note(second, args[1], args[:1])
+        elif operation in _LOSSES:
+            self._note(second, args[1], args[4:])
+            self._name(second, args[4:])
+        elif operation is _MULTILABEL:
+            self._name(second, [-1])
+        elif operation in _BAGS:
+            self._note(second, args[1], [each for each in args[8:9] if each >= 0])
 
-    def _forget(self, written: torch.Tensor) -> None:
-        """Follow nothing any more that lies where something was written."""
+    def _known(self, arguments: Iterable[Any]) -> tuple[_Followed, ...]:
+        found: dict[_Followed, None] = {}
+        for each in arguments:
+            if isinstance(each, torch.Tensor):
+                found |= dict.fromkeys(self._followed.get(each, ()))
+        return tuple(found)[:MOST]
+
+    def _rewrite(
+        self, operation: Any, written: torch.Tensor, passed: Sequence[_Followed]
+    ) -> None:
+        """Follow what lies where something was written as what was passed on to there."""
         place = written.untyped_storage().data_ptr()
-        for tensor in tuple(self._followed):
-            if tensor.untyped_storage().data_ptr() == place:
-                del self._followed[tensor]
+        there = [each for each in tuple(self._followed)
+                 if each.untyped_storage().data_ptr() == place]  # fmt: skip
+        if operation in _PUTS:
+            passed = (*passed, *self._known(there))
+        for tensor in there:
+            del self._followed[tensor]
+        if passed:
+            for tensor in (written, written._base):
+                if tensor is not None:
+                    self._followed[tensor] = tuple(dict.fromkeys(passed))[:MOST]
 
     def _name(
-        self, known: _Followed, numbers: Sequence[Any], beside: Sequence[int] = (0,)
+        self,
+        known: _Followed,
+        numbers: Sequence[Any],
+        beside: Sequence[tuple[int, int]] = ((0, 0),),
+        *,
+        held: bool = False,
     ) -> None:
         """Note single numbers that stand in forward(); a tensor may be an input, or made of one."""
         for number in numbers:
             for each in () if isinstance(number, torch.Tensor) else _as_numbers(number):
-                for off in beside:
+                for off, way in beside:
                     meant = (each + off - known.added) / known.factor
                     if math.isfinite(meant) and meant == int(meant):
-                        self.named.setdefault(known.source, {})[int(meant)] = None
+                        named = Named(int(meant), way if known.factor > 0 else -way, held)
+                        self.named.setdefault(known.source, {}).setdefault(named.number, named)
 
     def _note(
         self, known: _Followed, compared: torch.Tensor, numbers: Sequence[Any]
@@ -239,31 +285,39 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
 
     def _follow(
         self,
-        function: Any,
         operation: Any,
         args: Any,
         alpha: float,
-        known: _Followed,
+        known: Sequence[_Followed],
         answer: torch.Tensor,
     ) -> None:
-        factor, added, source = known
         numbers = _as_numbers(args[1]) if len(args) > 1 else []
         number = numbers[0] if len(numbers) == 1 else None
-        if function.is_view or operation in _MOVES or operation is _aten.abs:
-            # Of a magnitude both signs are tried anyway.
-            self._followed[answer] = known
-        elif operation is _aten.neg:
-            self._followed[answer] = _Followed(-factor, -added, source)
-        elif number is None or not math.isfinite(number):
-            return
-        elif operation in (_aten.mul, _aten.div) and number and math.frexp(abs(number))[0] == 0.5:
-            times = number if operation is _aten.mul else 1 / number
-            self._followed[answer] = _Followed(factor * times, added * times, source)
-        elif operation in (_aten.add, _aten.sub):
-            more = alpha * (number if operation is _aten.add else -number)
-            self._followed[answer] = _Followed(factor, added + more, source)
-        elif operation is _aten.rsub and alpha == 1:
-            self._followed[answer] = _Followed(-factor, number - added, source)
+        found = [_changed(each, operation, number, alpha) for each in known]
+        if any(found):
+            self._followed[answer] = tuple(each for each in found if each is not None)
+
+
+def _changed(
+    known: _Followed, operation: Any, number: float | None, alpha: float
+) -> _Followed | None:
+    """Return what an operation with a number makes of elements; None where it may round them."""
+    factor, added, source = known
+    if operation is _aten.abs:  # Of a magnitude both signs are tried anyway.
+        return known
+    if operation is _aten.neg:
+        return _Followed(-factor, -added, source)
+    if number is None or not math.isfinite(number):
+        return None
+    if operation in (_aten.mul, _aten.div) and number and math.frexp(abs(number))[0] == 0.5:
+        times = number if operation is _aten.mul else 1 / number
+        return _Followed(factor * times, added * times, source)
+    if operation in (_aten.add, _aten.sub):
+        more = alpha * (number if operation is _aten.add else -number)
+        return _Followed(factor, added + more, source)
+    if operation is _aten.rsub and alpha == 1:
+        return _Followed(-factor, number - added, source)
+    return None
 
 
 def _in_new_memory(function: Any) -> Any:

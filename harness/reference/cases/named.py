@@ -2,8 +2,10 @@
 
 The class that a loss passes over (-100 if nothing else is said), a label that is masked, what lies
 on the other side of a comparison: such a number belongs to the task where forward() survives it and
-makes something of it that it makes of no number within its range. An index that counts from the end
-is survived too, but nothing names it: kernels may rely on what is told of the range.
+makes something of it that it makes of no number within its range, or says itself what becomes of it
+(`clamp`). An index that counts from the end is survived too, but nothing names it: kernels may rely
+on what is told of the range. Where it is the first on a side of a border, others past it belong to
+the task too: as far as the range is wide, or as is survived.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ import torch
 
 from ...records.variations import Level, Variation
 from ..drawing.draws import Draw, Survives, draw
-from ..drawing.structure import all_differ, is_sorted, whole_ends
+from ..drawing.structure import is_sorted, whole_ends
 from ..loading.model import Reference, ReferenceFault
 from ..precision.tolerances import same
+from .comparisons import Named
 
 MOST_TRIES = 16
 """Numbers that are tried, of all inputs."""
@@ -28,7 +31,7 @@ _LEVELS = ("any", "below", "range")
 def with_named(
     reference: Reference,
     variation: Variation,
-    named: Mapping[str, Sequence[int]],
+    named: Mapping[str, Sequence[Named]],
     survives: Survives,
 ) -> Variation:
     """Return what may vary, with the integers beyond it that forward() names and survives.
@@ -41,28 +44,31 @@ def with_named(
     """
     inputs = reference.instance(0).inputs
     tries = [
-        (name, number) for name, numbers in named.items()
-        for number in _beyond(inputs[name], variation.levels.get(name, "own"), numbers)
+        (name, each) for name, numbers in named.items()
+        for each in _beyond(inputs[name], variation.levels.get(name, "own"), numbers)
     ]  # fmt: skip
     draws = [how for how in DRAWS if survives(variation, [how])] if tries else []
     if not draws:
         return variation
-    for name, number in tries[:MOST_TRIES]:
-        tried = _with(variation, name, (*variation.named.get(name, ()), number))
-        if survives(tried, draws) and any(
-            _tells(reference, tried, name, number, how) for how in draws
-        ):
-            variation = tried
+    for name, each in tries[:MOST_TRIES]:
+        tried = _with(variation, name, each.number)
+        if survives(tried, draws) and (each.held or any(
+            _tells(reference, tried, name, each.number, how) for how in draws
+        )):
+            variation = _with_past(inputs[name], tried, name, each, survives, draws)
     return variation
 
 
-def _beyond(own: torch.Tensor, level: Level, numbers: Sequence[int]) -> list[int]:
+def _beyond(own: torch.Tensor, level: Level, numbers: Sequence[Named]) -> list[Named]:
     """Return the numbers that no case holds, or hardly one, and that the type has."""
-    if level not in _LEVELS or not own.numel() or is_sorted(own) or all_differ(own):
+    if level not in _LEVELS or not own.numel() or is_sorted(own):
         return []
     low, high = _usual_ends(own, level)
     held = torch.iinfo(own.dtype)
-    return [each for each in numbers if not low <= each <= high and held.min <= each <= held.max]
+    return [
+        each for each in numbers
+        if not low <= each.number <= high and held.min <= each.number <= held.max
+    ]  # fmt: skip
 
 
 def _usual_ends(own: torch.Tensor, level: Level) -> tuple[int, int]:
@@ -70,7 +76,28 @@ def _usual_ends(own: torch.Tensor, level: Level) -> tuple[int, int]:
     return whole_ends(own, "below" if level == "any" else level)
 
 
-def _with(variation: Variation, name: str, numbers: tuple[int, ...]) -> Variation:
+def _with_past(
+    own: torch.Tensor, variation: Variation, name: str, nearest: Named, survives: Survives,
+    draws: Sequence[Draw],
+) -> Variation:  # fmt: skip
+    """Return what may vary, with what lies past a number, as far as forward() survives it."""
+    low, high = _usual_ends(own, variation.levels[name])
+    number, side = nearest.number, nearest.side
+    if side != (1 if number > high else -1):
+        return variation
+    held, reach = torch.iinfo(own.dtype), high - low + 1
+    while reach:
+        furthest = min(max(number + side * reach, held.min), held.max)
+        past = (*variation.past.get(name, ()), (number, furthest))
+        found = variation.model_copy(update={"past": variation.past | {name: past}})
+        if furthest != number and survives(_with(found, name, furthest), draws):
+            return found
+        reach //= 2
+    return variation
+
+
+def _with(variation: Variation, name: str, number: int) -> Variation:
+    numbers = (*variation.named.get(name, ()), number)
     return variation.model_copy(update={"named": variation.named | {name: numbers}})
 
 

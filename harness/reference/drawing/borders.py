@@ -93,13 +93,34 @@ def put_ends(
     return value
 
 
-def put_each_once(value: torch.Tensor, borders: Sequence[int]) -> torch.Tensor:
-    """Put borders that no element holds into a tensor, in place; return it.
+def put_each_once(
+    value: torch.Tensor, borders: Sequence[int], even: torch.Tensor
+) -> torch.Tensor:
+    """Put borders that no element holds into a contiguous tensor, in place; return it.
 
-    Integers that are all different stay so: few classes of many may be by chance alone.
+    Numbers from 0 to 1 say where. Integers that are all different stay so: few classes of many may
+    be by chance alone.
     """
     missed = [border for border in borders if not bool((value == border).any())]
     if SPARED * len(missed) <= value.numel():
-        for place, border in enumerate(missed):
-            value.view(-1)[place * SPARED] = border
+        held = torch.isin(value.flatten(), torch.tensor(borders, device=value.device))
+        where = even.flatten().masked_fill(held, 1.0).argsort()[: len(missed)]
+        for place, border in zip(where.tolist(), missed, strict=True):
+            value.view(-1)[place] = border
+    return value
+
+
+def put_past(
+    value: torch.Tensor, spans: Sequence[tuple[int, int]], generator: torch.Generator
+) -> torch.Tensor:
+    """Put others of a span in place of its first number, for about a half of those; return it."""
+    for nearest, furthest in spans:
+        low, high = sorted((nearest, furthest))
+        where = (value == nearest).nonzero(as_tuple=True)
+        count = len(where[0])
+        others = torch.randint(
+            low, high + 1, (count,), generator=generator, device=value.device
+        ).to(value.dtype)
+        kept = torch.rand(count, generator=generator, device=value.device) < 0.5
+        value[where] = torch.where(kept, nearest, others)
     return value

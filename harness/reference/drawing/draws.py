@@ -35,6 +35,7 @@ from .borders import (
     put_borders,
     put_each_once,
     put_ends,
+    put_past,
 )
 from .orders import (
     EVEN,
@@ -359,7 +360,11 @@ class _Inputs:
             if distribution == "large" and in_range:
                 self._crowd(value)
             if distribution == "zeros" and level == "below" and not is_sorted(own):
-                value = put_each_once(value.contiguous(), self._whole_borders(own, level))
+                borders = [*self._whole_borders(own, level), *self.variation.named.get(name, ())]
+                return put_each_once(value.contiguous(), borders, self._even(own))
+            if self.how.distribution == "full" and name in self.variation.named:
+                named = self.variation.named[name]
+                return put_each_once(value.contiguous(), named, self._even(own))
             return value
         if level == "any" and self.variation.least and own.dtype.is_signed:
             value.masked_fill_(self._even(own) < LEAST_SHARE, torch.iinfo(own.dtype).min)
@@ -377,6 +382,7 @@ class _Inputs:
             share = NAMED_SHARE if self.how.distribution == "zeros" else RARE_SHARE
             named = self.variation.named[name]
             put_borders(value, named, self._even(own), (NAMED_FROM, share))
+            put_past(value, self.variation.past.get(name, ()), self.generator)
         return value
 
     def _whole_borders(self, own: torch.Tensor, level: Level) -> list[int]:

@@ -16,6 +16,13 @@ ROWS = "torch.randn(N, 40), torch.randint(0, 40, (N,))"
 BAGS = "torch.randn(N, 40), torch.randint(0, 8, (N, 8))"
 KEPT = "(-x.log_softmax(1).gather(1, y.clamp(min=0)[:, None])[:, 0] * (y != -100)).sum()"
 
+SHIFTED = (
+    "F.cross_entropy(x, (lambda z: (z[:-1].copy_(y[1:]), z[-1].fill_(-100), z)[2])("
+    "torch.zeros_like(y)))"
+)
+HIDDEN = "F.cross_entropy(x, (lambda z: (z.masked_fill_(z == 7, -100), z)[1])(y.clone()))"
+CHANGED = "F.cross_entropy(x, y.clone().mul_(3).remainder_(40))"
+
 
 @pytest.mark.parametrize(
     ("body", "inputs", "named"),
@@ -25,7 +32,7 @@ KEPT = "(-x.log_softmax(1).gather(1, y.clamp(min=0)[:, None])[:, 0] * (y != -100
         ("F.nll_loss(x, y, reduction='none', ignore_index=99)", ROWS, (99,)),
         ("F.cross_entropy(x.view(N, 5, 8), y % 5)", BAGS, ()),
         ("F.multilabel_margin_loss(x[:, :8], y)", BAGS, (-1,)),
-        (KEPT, ROWS, (-100,)),
+        (KEPT, ROWS, (-1, -100)),
         ("x[y.clamp(min=0)] * (y >= 0)[:, None]", ROWS, (-1,)),
         ("x[y.clamp(min=0)] * (y > -1)[:, None]", ROWS, (-1,)),
         ("x[torch.where(y < 0, y + N, y)]", ROWS, (-1,)),
@@ -36,9 +43,26 @@ KEPT = "(-x.log_softmax(1).gather(1, y.clamp(min=0)[:, None])[:, 0] * (y != -100
         # Its range holds them, nothing is made of them alone, or forward() does not survive them.
         ("F.cross_entropy(x, y, ignore_index=7)", ROWS, ()),
         ("F.embedding(y, x, padding_idx=3)", ROWS, ()),
-        ("x[y.clamp(min=0)] * (y != -100 - N * 0)[:, None].sum().clamp(min=1, max=1)", ROWS, ()),
+        ("x[y % 1 + 3] * (y != -100 - N * 0)[:, None].sum().clamp(min=1, max=1)", ROWS, ()),
         ("torch.where((y > 0)[:, None], x[y - 1], 0.0)", ROWS, ()),
         ("torch.where((y == 4000)[:, None], x[y], 0.0)", ROWS, ()),
+        # What holds an index within a range says what becomes of all others.
+        ("x[y.clamp(min=0)]", ROWS, (-1,)),
+        ("x[F.relu(y)]", ROWS, (-1,)),
+        ("x[y.clamp(max=39)]", ROWS, (40,)),
+        ("x[torch.minimum(y, torch.tensor(39))]", ROWS, ()),
+        ("x[y.abs().clamp(max=20)]", ROWS, (-1,)),
+        ("x[(-y).clamp(min=-30)]", ROWS, ()),
+        # Elements in other places, or beside others, are what they were.
+        ("F.cross_entropy(x[:-1], torch.cat([y, y.new_full((1,), -100)])[1:-1])", ROWS, (-100,)),
+        ("F.cross_entropy(x, F.pad(y, (0, 1), value=-100)[1:])", ROWS, (-100,)),
+        ("F.cross_entropy(x, y.roll(1).masked_fill(y == 7, -100))", ROWS, (-100,)),
+        ("F.cross_entropy(x, torch.where(y == 3, -100, y))", ROWS, (-100,)),
+        (SHIFTED, ROWS, (-100,)),
+        (HIDDEN, ROWS, (-100,)),
+        ("F.cross_entropy(x, torch.stack([y, y])[1].flip(0))", ROWS, (-100,)),
+        ("F.cross_entropy(x, y.sort().values)", ROWS, (-100,)),
+        (CHANGED, ROWS, ()),
         # No one names an index that counts from the end.
         ("x[y]", ROWS, ()),
         ("torch.where((y >= 5)[:, None], x[y], 0.0)", ROWS, ()),
@@ -51,10 +75,45 @@ def test_what_forward_names_and_survives_is_found_where_it_tells(
     assert variation.named == ({"y": named} if named else {})
 
 
+@pytest.mark.parametrize(
+    ("body", "named", "past"),
+    [
+        ("torch.where((y >= 0)[:, None], x[y.clamp(min=0)], 0.0)", (-1,), ((-1, -41),)),
+        ("x[y.clamp(min=0)]", (-1,), ((-1, -41),)),
+        ("x[y.clamp(max=39)]", (40,), ((40, 80),)),
+        ("x[torch.where(y > 39, 5, y)]", (40,), ((40, 80),)),
+        # As far as forward() survives it.
+        ("x[torch.where(y < 0, y + 60, y)]", (-1,), ((-1, -41),)),
+        ("F.embedding(torch.where(y < 0, y + 20, y), x)", (-1,), ((-1, -11),)),
+        # Of numbers that stand for themselves there are no others.
+        ("F.cross_entropy(x, y)", (-100,), ()),
+        ("torch.where((y == -1)[:, None], 0.0, x[y])", (-1,), ()),
+    ],
+)
+def test_what_lies_past_a_border_is_drawn_as_far_as_it_is_survived(
+    body: str, named: tuple[int, ...], past: tuple[tuple[int, int], ...]
+) -> None:
+    made = reference(body, "torch.randn(N, 40), torch.randint(0, 40, (N,))", "x, y")
+    found = explore(made)
+    assert found.named == {"y": named} and found.past == ({"y": past} if past else {})
+    held = {int(each) for each in cases(made, found)[5].tensors["y"]}
+    assert named[0] in held
+    for first, last in past:
+        assert any(min(first, last) <= each <= max(first, last) and each != first for each in held)
+
+
+def test_labels_that_differ_by_chance_may_be_passed_over() -> None:
+    made = reference("F.cross_entropy(x, y)",
+                     "torch.randn(16, 4096), torch.randperm(4096)[:16]", "x, y")  # fmt: skip
+    found = explore(made)
+    held = [case.tensors["y"].tolist() for case in cases(made, found)]
+    assert found.named == {"y": (-100,)} and held[5].count(-100) == 1
+    assert all(len(set(each)) == 16 for each in held)
+
+
 def test_integers_in_order_stay_so() -> None:
-    for labels in ("torch.arange(40)", "torch.randperm(40)"):
-        made = reference("F.cross_entropy(x[:40], y)", f"torch.randn(N, 40), {labels}", "x, y")
-        assert explore(made).named == {}
+    made = reference("F.cross_entropy(x[:40], y)", "torch.randn(N, 40), torch.arange(40)", "x, y")
+    assert explore(made).named == {}
 
 
 def test_of_a_bag_the_row_that_is_passed_over_is_common_in_a_case() -> None:
@@ -79,6 +138,24 @@ def test_what_is_drawn_is_told_and_may_be_claimed() -> None:
     require_claimable(task, _place("x", -100))
     with pytest.raises(NotAnInput, match="from 0"):
         require_claimable(task, _place("x", -1))
+
+
+def test_what_lies_past_a_border_is_told_and_may_be_claimed() -> None:
+    made = reference("x[y.clamp(min=0)]", ROWS, "x, y")
+    found = explore(made)
+    assert int(claimed_instance(made, found, _place("y", -7)).inputs["y"][3]) == -7
+    with pytest.raises(NotAnInput, match="within 0 and"):
+        claimed_instance(made, found, _place("y", -42))
+
+    levels = Variation(levels={"x": "below"}, named={"x": (-1, -100)}, past={"x": ((-1, -9),)})
+    task = text_task().model_copy(update={"variation": levels})
+    assert rules_context(task)["figures"].narrower == (
+        " (x: from 0 to its largest, and -100 and all from -9 to -1 as well, by what forward() "
+        "says or accepts)"
+    )
+    require_claimable(task, _place("x", -9))
+    with pytest.raises(NotAnInput, match="from 0"):
+        require_claimable(task, _place("x", -10))
 
 
 def _place(tensor: str, value: float) -> ClaimedInput:

@@ -33,10 +33,10 @@ def test_of_too_few_none_is_taken_that_was_not_told() -> None:
 
 def test_numbers_that_are_all_different_stay_so() -> None:
     classes = torch.randperm(8192, generator=torch.Generator().manual_seed(3))[:64]
-    held = put_each_once(classes.clone(), [4999, 5000, int(classes[9])])
+    held = put_each_once(classes.clone(), [4999, 5000, int(classes[9])], torch.rand(len(classes)))
     assert len(set(held.tolist())) == 64 and {4999, 5000, int(classes[9])} <= set(held.tolist())
     order = torch.randperm(64)
-    assert torch.equal(put_each_once(order.clone(), [5, 6, 7]), order)
+    assert torch.equal(put_each_once(order.clone(), [5, 6, 7], torch.rand(len(order))), order)
 
 
 @pytest.mark.parametrize("ends", [(0.0,), (0.0, 1.0)])
