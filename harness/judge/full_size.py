@@ -46,6 +46,7 @@ from .left_pages import (
     SECTOR,
     Pages,
     known_elements,
+    left_open,
     like_poison,
     poison_bits,
     untouched,
@@ -63,6 +64,9 @@ LEAST_JOINED = 0.99
 """Share of the sectors that atomics touched in which something must be PyTorch's answer where not
 all blocks ran: chance makes no part of a sum equal to the whole. Not all of a sector, in which
 neighbours of what these blocks join may lie, that others do."""
+
+MOST_OPEN = 0.5
+"""Of these sectors, in which blocks take part of which it is known that they did not run."""
 
 
 def judge_full_size(
@@ -165,7 +169,8 @@ def judge_wide(
                 if (both & ~steady).any():
                     right, _, _ = _answered(spec, places, got, path, tolerance)
                     sectors = places * got.itemsize // SECTOR
-                    hanging.add(both & ~steady, right & alike, alone, sectors)
+                    others = left_open(spec, places, outputs[0])
+                    hanging.add(both & ~steady, right & alike, alone, others, sectors)
             passed += got.nbytes
             _weigh(spec, places, got, (path, tolerance), [], found, compare=steady, certain=both)
         if found.is_wrong(tolerance):
@@ -177,7 +182,7 @@ def judge_wide(
                 share = min(share, hanging.share_at_most(kernels, place))
             if share < LEAST_WRITTEN:
                 return incomplete(spec, share), Checked(checked)
-        if hanging.sectors - hanging.wrong_sectors < LEAST_JOINED * hanging.sectors:
+        if not hanging.joins_rightly:
             wrong = hanging.joined - hanging.joined_rightly
             return joined_by_others(spec, wrong, hanging.joined), Checked(checked)
         unsteady += hanging.elements - hanging.joined_rightly
@@ -212,10 +217,13 @@ class Hanging:
     """Those in which they lie."""
     wrong_sectors: int = 0
     """Of these those without one element that is the answer."""
+    open_sectors: int = 0
+    """Those that blocks join of which it is known that they did not run."""
+    open_wrong_sectors: int = 0
 
     def add(
         self, hang: NDArray[np.bool_], right: NDArray[np.bool_], alone: NDArray[np.bool_],
-        sectors: NDArray[np.int64],
+        left_open: NDArray[np.bool_], sectors: NDArray[np.int64],
     ) -> None:  # fmt: skip
         """Add whole sectors of elements.
 
@@ -223,6 +231,7 @@ class Hanging:
             hang: which elements hang on others.
             right: which are the answer.
             alone: which no atomic has touched.
+            left_open: which blocks join of which it is known that they did not run.
             sectors: where each lies.
         """
         self.elements += int(hang.sum())
@@ -232,8 +241,22 @@ class Hanging:
         self.joined_rightly += int((joined & right).sum())
         _, place = np.unique(sectors[joined], return_inverse=True)
         rightly = np.bincount(place, weights=right[joined])
+        is_open = np.bincount(place, weights=left_open[joined]) > 0
         self.sectors += rightly.size
         self.wrong_sectors += int((rightly == 0).sum())
+        self.open_sectors += int(is_open.sum())
+        self.open_wrong_sectors += int((is_open & (rightly == 0)).sum())
+
+    @property
+    def joins_rightly(self) -> bool:
+        """Whether nearly all sectors that atomics touched hold something that is the answer.
+
+        Those are left out that are known to want more, where these are few.
+        """
+        sectors, wrong = self.sectors, self.wrong_sectors
+        if self.open_sectors <= MOST_OPEN * sectors:
+            sectors, wrong = sectors - self.open_sectors, wrong - self.open_wrong_sectors
+        return sectors - wrong >= LEAST_JOINED * sectors
 
     def share_at_most(self, kernels: Sequence[LaunchReport], place: int) -> float:
         """Return how much of the output can be right in the end, by what its launches write.

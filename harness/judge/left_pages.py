@@ -87,11 +87,19 @@ def known_elements(
 
 def untouched(spec: TensorSpec, places: NDArray[np.int64], outputs: Path) -> NDArray[np.bool_]:
     """Say which elements no atomic has touched: what a block stored there is its last word."""
-    path = outputs / f"{spec.name}.atomics"
+    return ~_within(spec, places, outputs / f"{spec.name}.atomics")
+
+
+def left_open(spec: TensorSpec, places: NDArray[np.int64], outputs: Path) -> NDArray[np.bool_]:
+    """Say which elements blocks join that were looked at, and are not among those that ran."""
+    return _within(spec, places, outputs / f"{spec.name}.open")
+
+
+def _within(spec: TensorSpec, places: NDArray[np.int64], path: Path) -> NDArray[np.bool_]:
     if not path.is_file():
-        return np.ones(places.size, bool)
+        return np.zeros(places.size, bool)
     sectors = np.fromfile(path, dtype=np.int64)
-    return ~np.isin(places * (spec.nbytes // spec.numel) // SECTOR, sectors)
+    return np.isin(places * (spec.nbytes // spec.numel) // SECTOR, sectors)
 
 
 def like_poison(spec: TensorSpec, answers: Path, first: Pages, second: Pages) -> int:

@@ -23,6 +23,8 @@ SAMPLE_INSTRUCTIONS = 120_000_000
 WIDE_INSTRUCTIONS = 60_000_000
 """Warp instructions of one launch() for which a confirmation runs blocks, all of them where that is
 enough; costs are estimates, so a run may take twice as much."""
+WHOLE_INSTRUCTIONS = 300_000_000
+"""The same where of some output nothing could be compared otherwise, and all blocks are no more."""
 REFUTED = (
     "all its blocks together do more than twice the work that the profiled ones told: these do not "
     "tell its time"
@@ -75,8 +77,26 @@ def wide_answer(
     """Return how two runs of as many blocks as are affordable fail, and what was compared.
 
     `draw` chooses the blocks where not all are; `sampled` tells what they cost, `budget` how
-    many warp instructions of them are affordable.
+    many warp instructions of them are affordable. More are where these come to nothing.
     """
+    failed, checked = _wide_answer(runs, planned, cases, full_case, sampled, draw, budget)
+    unseen = not checked.elements or bool(checked.uncompared)
+    if not failed and unseen and budget < sum(_works(sampled)) <= WHOLE_INSTRUCTIONS:
+        return _wide_answer(
+            runs, planned, cases, full_case, sampled, draw, WHOLE_INSTRUCTIONS
+        )
+    return failed, checked
+
+
+def _wide_answer(
+    runs: Runs,
+    planned: Planned,
+    cases: Path,
+    full_case: FullCase,
+    sampled: ProfileReport,
+    draw: str,
+    budget: int,
+) -> tuple[StageResult | None, Checked]:
     task = planned.task
     with scratch_folder("wide") as folder:
         counts = _affordable(sampled, budget)
@@ -138,12 +158,9 @@ def _affordable(sampled: ProfileReport, budget: int) -> list[int]:
 
     What the budget has no room for whole shares what is left of it.
     """
+    work = _works(sampled)
     launches = [each for each in sampled.launches if not isinstance(each, TransferReport)]
     left, counts = float(budget), [0] * len(launches)
-    work = [
-        (each if each.like is None else launches[each.like]).samples[0].warp_instructions
-        for each in launches
-    ]
     by_cost = sorted(range(len(launches)), key=work.__getitem__)
     for place, index in enumerate(by_cost):
         part = min(work[index], left / (len(launches) - place))
@@ -151,6 +168,15 @@ def _affordable(sampled: ProfileReport, budget: int) -> list[int]:
         counts[index] = max(1, int(share * launches[index].blocks))
         left -= part
     return counts
+
+
+def _works(sampled: ProfileReport) -> list[float]:
+    """Return the warp instructions of each launch, by its first sample."""
+    launches = [each for each in sampled.launches if not isinstance(each, TransferReport)]
+    return [
+        (each if each.like is None else launches[each.like]).samples[0].warp_instructions
+        for each in launches
+    ]
 
 
 def _blocks(sampled: ProfileReport) -> list[int]:

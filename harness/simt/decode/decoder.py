@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import takewhile
 from math import prod
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ptx.records import Instruction, Module, Symbol
+from ..ptx.registers import atomics_read
 from . import arithmetic, barriers, calls, matrix, memory, rare
 from .arithmetic import Rule
 from .encoding import ROW, ROW_FIELDS, SPECIAL_REGISTERS, Atomic, Flag, Op, Space
@@ -99,16 +99,8 @@ class Program:
     partial_barriers: bool
     """Barriers may join some warps of a block only."""
 
-    @cached_property
-    def may_wait(self) -> bool:
-        """Whether a loop looks at memory in a way that sees what other blocks write meanwhile."""
-        rows = self.rows
-        looks = (rows["opcode"] == Op.ATOMIC) & (rows["space"] != Space.SHARED)
-        looks |= (rows["opcode"] == Op.LOAD) & ((rows["flags"] & Flag.STRONG) != 0)
-        if np.isin(rows["opcode"], (Op.CALL, Op.CALL_FRAME)).any():
-            return bool(looks.any())
-        back = (rows["opcode"] == Op.BRANCH) & (rows["target"] <= np.arange(len(rows)))
-        return any(looks[rows["target"][at] : at + 1].any() for at in np.flatnonzero(back))
+    may_wait: bool
+    """A loop looks at global memory in a way that sees what other blocks write meanwhile."""
 
 
 def decode(
@@ -157,7 +149,19 @@ def decode(
         joins_blocks=bool(np.any((atomic | strong) & beyond)),
         polls=bool(np.any(strong & beyond & (rows["opcode"] == Op.LOAD))),
         partial_barriers=_partial_barriers(rows, atomic | strong, constant_offset),
+        may_wait=_may_wait(rows, atomics_read(module)),
     )
+
+
+def _may_wait(rows: NDArray[np.void], answered: Collection[int]) -> bool:
+    """Say whether what is read in a loop may change meanwhile; an atomic's answer, where it is."""
+    looks = (rows["opcode"] == Op.LOAD) & ((rows["flags"] & Flag.STRONG) != 0)
+    atomics = (rows["opcode"] == Op.ATOMIC) & (rows["space"] != Space.SHARED)
+    looks |= atomics & np.isin(np.arange(len(rows)), list(answered))
+    if np.isin(rows["opcode"], (Op.CALL, Op.CALL_FRAME)).any():
+        return bool(looks.any())
+    back = (rows["opcode"] == Op.BRANCH) & (rows["target"] <= np.arange(len(rows)))
+    return any(looks[rows["target"][at] : at + 1].any() for at in np.flatnonzero(back))
 
 
 def _refuse_clusters(kernel: str, limits: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from ...gpus import Gpu
 from ..run.orders import mixed_order
@@ -17,6 +18,10 @@ MOST_IN_A_ROW, MOST_BEHIND = 32, 16
 more of these where they are affordable."""
 APART = 4
 """One of so many blocks is drawn by itself: neighbours do not tell what the whole grid writes."""
+
+MOST_STRETCHES, LEAST_STRETCH = 4, 16
+"""Pieces along an axis in which blocks run that join what those next to them do, and how often one
+is as long as blocks reach."""
 
 BAD_LUCK = 0.005
 """Chance that is accepted of taking an honest kernel for one that leaves out part of an output."""
@@ -88,19 +93,40 @@ def least_range(count: int) -> float:
     return high
 
 
+class Joining(NamedTuple):
+    """Along which axis of a grid blocks join an output, and how far apart those are at most."""
+
+    axis: int
+    reach: int
+
+
+class Together(NamedTuple):
+    """Which blocks of a grid run together."""
+
+    near: list[int]
+    """Those that run with their neighbours."""
+    alone: list[int] = []
+    """Those that were drawn by themselves."""
+    beside: list[int] = []
+    """Those that do not run, and join something with some that do."""
+
+
 def together(
-    grid: tuple[int, int, int], count: int, joining: int | None, generator: random.Random
-) -> tuple[list[int], list[int]]:
+    grid: tuple[int, int, int], count: int, joining: Joining | None, generator: random.Random
+) -> Together:
     """Return so many blocks of a grid: rows of neighbours with all behind them, and single ones.
 
     What later launches join is mostly spread over the last axis, or lies side by side. Where blocks
-    join an output along an axis, single ones would leave parts of sums.
+    join an output along an axis, single ones would leave parts of sums: all along it run, or
+    stretches of it that are long beside how far blocks reach.
     """
     blocks = math.prod(grid)
     if count >= blocks:
-        return mixed_order(grid, generator), []
+        return Together(mixed_order(grid, generator))
+    if joining and joining.reach + 1 < grid[joining.axis]:
+        return _stretches(grid, count, joining, generator)
     alone = count // APART if joining is None else 0
-    axis = 2 if joining is None else joining
+    axis = 2 if joining is None else joining.axis
     row = 1 if axis == 0 else 0
     behind = grid[axis] if grid[axis] <= max(MOST_BEHIND, count - alone) else 1
     wide = min(grid[row], max(1, min(MOST_IN_A_ROW, (count - alone) // (4 * behind))))
@@ -113,7 +139,25 @@ def together(
             for beside in range(min(wide, grid[row] - at[row])):
                 chosen[index_of(grid, at) + beside * (grid[0] if row else 1)] = None
     alone = min(alone, blocks - len(chosen))
-    return list(chosen), fresh(blocks, alone, chosen, generator) if alone else []
+    return Together(list(chosen), fresh(blocks, alone, chosen, generator) if alone else [])
+
+
+def _stretches(
+    grid: tuple[int, int, int], count: int, joining: Joining, generator: random.Random
+) -> Together:
+    axis, reach = joining
+    pieces = max(1, min(MOST_STRETCHES, count // (LEAST_STRETCH * reach)))
+    length = min(grid[axis], max(1, count // pieces))
+    chosen: dict[int, None] = {}
+    beside: dict[int, None] = {}
+    while not chosen or len(chosen) + length <= count:
+        at = [generator.randrange(extent) for extent in grid]
+        first = generator.randrange(grid[axis] - length + 1)
+        for step in range(max(0, first - reach), min(grid[axis], first + length + reach)):
+            at[axis] = step
+            found = chosen if first <= step < first + length else beside
+            found[index_of(grid, at)] = None
+    return Together(list(chosen), [], [block for block in beside if block not in chosen])
 
 
 def index_of(grid: tuple[int, int, int], at: Sequence[int]) -> int:

@@ -121,9 +121,15 @@ def leave_outputs(
                     words = candidate.initialised[first + PAGE // 4 * page : end]
                     bits = (words[:, None] >> np.arange(4, dtype=np.uint8)) & np.uint8(1)
                     bits.ravel()[: tensor.nbytes - PAGE * page].tofile(file)
-    for place, touched in atomics.items():
+    leave_sectors(request, atomics, ".atomics")
+
+
+def leave_sectors(request: dict[str, Any], found: Atomics, suffix: str) -> None:
+    """Leave the numbers of sectors in files, <name><suffix> of each output that has any."""
+    for place, touched in found.items():
         sectors = np.unique(np.concatenate(touched)).astype(np.int64)
-        sectors.tofile(folder / f"{request['tensors'][place]['name']}.atomics")
+        name = f"{request['tensors'][place]['name']}{suffix}"
+        sectors.tofile(Path(request["outputs_directory"], name))
 
 
 def _repeat(candidate: Candidate, allocation: Allocation, values: np.ndarray[Any, Any]) -> None:

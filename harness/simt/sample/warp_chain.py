@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..ptx.records import Address, Instruction, Module, Negated, Operand, Pair, Register, Vector
+from ..ptx.records import Instruction, Module
+from ..ptx.registers import NO_RESULT, registers_of
 from .instruction_mix import machine_instructions
 
 ALU_CLOCKS = 4.5
@@ -22,11 +23,6 @@ _LATENCIES = {
     "constant": 28.0,
 }  # fmt: skip
 """Clocks from issue to result, sm_80 to sm_90, rounded from published microbenchmarks."""
-
-NO_RESULT = (
-    "st", "red", "bra", "brx", "ret", "exit", "bar", "barrier", "membar", "fence", "cp", "trap",
-)  # fmt: skip
-"""Instructions whose first operand is no result."""
 
 _Step = tuple[tuple[str, ...], tuple[str, ...], float, float, float]
 """Sources, destinations, latency, issue clocks, extra clocks that the next block waits."""
@@ -154,18 +150,3 @@ def _latency(
     if "xu" in pipes:
         return _LATENCIES["xu"] * min(1.0, pipes["xu"]) + ALU_CLOCKS * (instructions - 1)
     return ALU_CLOCKS if instructions else 0.0
-
-
-def registers_of(operand: Operand) -> tuple[str, ...]:
-    """Return the keys of the registers that an operand names."""
-    if isinstance(operand, Register):
-        return (operand.key,)
-    if isinstance(operand, Address):
-        return registers_of(operand.base)
-    if isinstance(operand, Vector):
-        return tuple(name for item in operand.items for name in registers_of(item))
-    if isinstance(operand, Negated):
-        return registers_of(operand.operand)
-    if isinstance(operand, Pair):
-        return registers_of(operand.first) + registers_of(operand.second)
-    return ()

@@ -25,12 +25,15 @@ from ..run.verify_run import describe_report, note_transfer
 from . import block_choice as choose
 from .dependence import UNEVEN, shared_counter
 from .effort import Shares
-from .full_memory import back_tensors, follow, leave_outputs
+from .full_memory import back_tensors, follow, leave_outputs, leave_sectors
 from .sampled_runs import is_uneven, runs_all
-from .written import Atomics, note_atomics, written_of
+from .written import Atomics, joined_by, note_atomics, note_open, written_of
 
 CLOSER = 12
 """One of so many of a run's instructions may be spent on blocks that end at once."""
+LEAST_SHARED = 1 / 16
+"""Of the sectors that a block's atomics touch: where one beside it touches no more of them, their
+tiles have an edge in common."""
 
 
 def run_wide(request: dict[str, Any]) -> ProfileReport:
@@ -50,6 +53,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     launches: list[LaunchCounters | TransferReport] = []
     reports: list[Finding] = []
     atomics: Atomics = {}
+    left_open: Atomics = {}
     loaded: list[Candidate] = []
     again = bool(wide["again"])
     handed_over = 0
@@ -62,21 +66,23 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
         index = sum(isinstance(launch, LaunchCounters) for launch in launches)
         program, runner = asked.launch.program, BlockRuns(asked, left, outputs)
         try:
-            near, apart = list(range(blocks)), list[int]()
+            chosen = choose.Together(list(range(blocks)))
             if not program.may_wait:
                 planned = [*wide["blocks"], *[1] * (index + 1)][index]
                 count = blocks if shared_counter(asked.launch) else planned
                 # Launches of one grid take the same blocks: the second mostly reads what the first
                 # has written there.
                 generator = random.Random(f"{wide['seed']} {asked.launch.grid}")
-                axis = _joining_axis(runner, outputs) if count < blocks else None
-                near, apart = choose.together(asked.launch.grid, count, axis, generator)
-            partly = len(near) < blocks
-            results = _run(runner, near, apart, again=again, keep=partly)
+                joining = _joining(runner, outputs) if count < blocks else None
+                chosen = choose.together(asked.launch.grid, count, joining, generator)
+            partly = len(chosen.near) < blocks
+            if not again:
+                note_open(runner, chosen.beside, outputs, left_open)
+            results = _run(runner, chosen, again=again, keep=partly)
             if partly and _forget(runner, asked.memory, launches, handed_over):
                 runner.take_back()
                 runner = BlockRuns(asked, left, outputs)
-                results = _run(runner, near, apart, again=again, keep=False)
+                results = _run(runner, chosen, again=again, keep=False)
             complete = len(runner.ran) == blocks
             spent, budget = runner.spent, 0 if again or complete else closer
             touched = _touched(runner, asked, complete, outputs, budget)
@@ -130,6 +136,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     candidate.call()
     if not reports:
         leave_outputs(request, candidate, atomics, again=again)
+        leave_sectors(request, left_open, ".open")
     return ProfileReport(launches, [], reports)
 
 
@@ -166,12 +173,13 @@ def _written(each: LaunchCounters | TransferReport, place: int) -> tuple[int, in
 
 
 def _run(
-    runner: BlockRuns, near: list[int], apart: list[int], *, again: bool, keep: bool
+    runner: BlockRuns, chosen: choose.Together, *, again: bool, keep: bool
 ) -> list[core.Result]:
     """Run neighbours, and what was drawn by itself; for a second run all in another order.
 
     Where nothing was, the neighbours have to stand for the grid.
     """
+    near, apart = chosen.near, chosen.alone
     parts = [(near, not apart), *([(apart, True)] if apart else [])]
     return [
         runner.run(
@@ -181,30 +189,33 @@ def _run(
     ]
 
 
-def _joining_axis(runner: BlockRuns, outputs: Mapping[int, int]) -> int | None:
-    """Return the axis of the grid along which blocks join what is an output's, None for none.
+def _joining(runner: BlockRuns, outputs: Mapping[int, int]) -> choose.Joining | None:
+    """Return along which axis of the grid blocks join what is an output's, None for none.
 
-    Raises LaunchFailed.
+    It is that along which one in the middle shares most with those next to it. Raises LaunchFailed.
     """
-    launch = runner.asked.launch
-    if not launch.program.global_atomics:
+    grid = runner.asked.launch.grid
+    if not runner.asked.launch.program.global_atomics:
         return None
+    middle = [extent // 2 for extent in grid]
 
-    def touched(at: list[int]) -> frozenset[tuple[int, int]]:
-        uses = runner.alone(choose.index_of(launch.grid, at)).uses
-        return frozenset(
-            (place, sector) for place in outputs if place in uses
-            for sector in uses[place].atomic_sectors.tolist()
-        )  # fmt: skip
+    def shared(axis: int, away: int) -> int:
+        beside = [
+            [place + step * (each == axis) for each, place in enumerate(middle)]
+            for step in (-away, away) if 0 <= middle[axis] + step < grid[axis]
+        ]  # fmt: skip
+        found = (joined_by(runner, choose.index_of(grid, at), outputs) for at in beside)
+        return max((len(own & each) for each in found), default=0)
 
-    middle = [extent // 2 for extent in launch.grid]
-    own = touched(middle)
-    for axis in (2, 1, 0):
-        if own and launch.grid[axis] > 1:
-            beside = touched([at - (each == axis) for each, at in enumerate(middle)])
-            if len(own & beside) > len(own) / 2:
-                return axis
-    return None
+    own = joined_by(runner, choose.index_of(grid, middle), outputs)
+    axes = (2, 1, 0) if own else ()
+    most, axis = max(((shared(axis, 1), axis) for axis in axes if grid[axis] > 1), default=(0, 0))
+    if most <= LEAST_SHARED * len(own):
+        return None
+    away = 2
+    while away < grid[axis] and shared(axis, away):
+        away *= 2
+    return choose.Joining(axis, min(away, grid[axis]) - 1)
 
 
 def _touched(

@@ -124,6 +124,31 @@ def note_atomics(runner: BlockRuns, outputs: Mapping[int, int], atomics: Atomics
             atomics.setdefault(place, []).append(touched)
 
 
+def joined_by(
+    runner: BlockRuns, block: int, outputs: Mapping[int, int]
+) -> frozenset[tuple[int, int]]:
+    """Return the sectors of each output that atomics of a block touch; raises LaunchFailed."""
+    uses = runner.alone(block).uses
+    return frozenset(
+        (place, sector) for place in outputs if place in uses
+        for sector in uses[place].atomic_sectors.tolist()
+    )  # fmt: skip
+
+
+def note_open(
+    runner: BlockRuns, beside: Sequence[int], outputs: Mapping[int, int], found: Atomics
+) -> None:
+    """Add what blocks that do not run would touch by atomics of each output; raises LaunchFailed.
+    """
+    memory = runner.asked.memory
+    for block in beside:
+        uses = runner.alone(block).uses
+        for place in outputs:
+            if place in uses and (touched := uses[place].atomic_sectors).size:
+                start = (memory.starts[place] - memory.base) // SECTOR
+                found.setdefault(place, []).append(touched - start)
+
+
 def _is_whole(
     runner: BlockRuns, sampled: Sequence[Result], short: Short, blocks: int,
     outputs: Mapping[int, int],
