@@ -39,10 +39,9 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "loading", ("drawing", "precision", "sizes", "exported"), "cases", "child",
     ),
     "harness/reference/cases": (
-        "case",
-        ("comparisons", "ends", "epsilon", "constancy", "constants", "named", "oddities",
-         "trained"),
-        ("exploration", "mutants", "proof"),
+        ("case", "passed_on"),
+        ("comparisons", "ends", "epsilon", "constancy", "constants", "oddities", "trained"),
+        "named", ("exploration", "mutants", "proof"),
         "distributions", ("claimed", "full_case"),
     ),
     "harness/cuda": (("reports", "present_gpus", "gpu_lock"), "launching", ("worker", "parent")),

@@ -216,7 +216,9 @@ class Hanging:
     sectors: int = 0
     """Those in which they lie."""
     wrong_sectors: int = 0
-    """Of these those without one element that is the answer."""
+    """Of these those without one element that is the answer, or with another between two that are:
+    a part of the terms often has the same extreme as all. At an end of one lies what others join.
+    """
     open_sectors: int = 0
     """Those that blocks join of which it is known that they did not run."""
     open_wrong_sectors: int = 0
@@ -239,13 +241,19 @@ class Hanging:
         joined = hang & ~alone
         self.joined += int(joined.sum())
         self.joined_rightly += int((joined & right).sum())
-        _, place = np.unique(sectors[joined], return_inverse=True)
-        rightly = np.bincount(place, weights=right[joined])
-        is_open = np.bincount(place, weights=left_open[joined]) > 0
-        self.sectors += rightly.size
-        self.wrong_sectors += int((rightly == 0).sum())
+        if not joined.any():
+            return
+        _, starts, place = np.unique(sectors[joined], return_index=True, return_inverse=True)
+        at, rightly = np.arange(place.size), right[joined]
+        first = np.minimum.reduceat(np.where(rightly, at, at.size), starts)
+        last = np.maximum.reduceat(np.where(rightly, at, -1), starts)
+        between = ~rightly & (first[place] < at) & (at < last[place])
+        wrong = (last < 0) | np.logical_or.reduceat(between, starts)
+        is_open = np.logical_or.reduceat(left_open[joined], starts)
+        self.sectors += starts.size
+        self.wrong_sectors += int(wrong.sum())
         self.open_sectors += int(is_open.sum())
-        self.open_wrong_sectors += int((is_open & (rightly == 0)).sum())
+        self.open_wrong_sectors += int((is_open & wrong).sum())
 
     @property
     def joins_rightly(self) -> bool:

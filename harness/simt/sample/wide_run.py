@@ -212,10 +212,10 @@ def _joining(runner: BlockRuns, outputs: Mapping[int, int]) -> choose.Joining | 
     most, axis = max(((shared(axis, 1), axis) for axis in axes if grid[axis] > 1), default=(0, 0))
     if most <= LEAST_SHARED * len(own):
         return None
-    away = 2
-    while away < grid[axis] and shared(axis, away):
-        away *= 2
-    return choose.Joining(axis, min(away, grid[axis]) - 1)
+    away, furthest = 1, max(middle[axis], grid[axis] - 1 - middle[axis])
+    while away < furthest and shared(axis, min(2 * away, furthest)):
+        away = min(2 * away, furthest)
+    return choose.Joining(axis, grid[axis] - 1 if away == furthest else 2 * away - 1)
 
 
 def _touched(

@@ -178,7 +178,11 @@ def _short(runner: BlockRuns, blocks: int, cost: int, budget: int) -> Short:
             return NONE
         ended = result.work <= limit
         count += int(ended.sum())
-        written += SECTOR * result.stored[ended].sum(axis=0, dtype=np.float64)
+        # What several blocks write is written once.
+        uses = [result.uses.get(place) for place in runner.followed]
+        most = [use.written_sectors if use else 0 for use in uses]
+        stored = result.stored[ended].sum(axis=0, dtype=np.float64)
+        written += SECTOR * np.minimum(stored, most)
         others.append(first + np.flatnonzero(~ended))
     by_place = dict(zip(runner.followed, written.tolist(), strict=True))
     return Short(limit, count, by_place, np.concatenate(others))

@@ -574,6 +574,41 @@ def test_what_atomics_join_is_the_answer_or_the_kernel_is_not_confirmed(
         assert f"of 8 elements that some touched {8 - right} are not the answer" in failed.reason
 
 
+@pytest.mark.parametrize(
+    ("wrong", "passes"),
+    [([0], True), ([7], True), ([0, 1, 6, 7], True), ([3], False), ([0, 4], False),
+     ([1, 7], False)],
+)  # fmt: skip
+def test_between_elements_that_are_the_answer_all_are_that_atomics_join(
+    example: Example, wrong: list[int], passes: bool
+) -> None:
+    left = example.right.copy()
+    left[[3000 + each for each in wrong]] += 3
+    for run in (0, 1):
+        example.leave(left, run=run)
+    np.array([3000 * 4 // 32], np.int64).tofile(example.folders[0] / "out0.atomics")
+    assert (example.wide(HALF)[0] is None) is passes
+
+
+@pytest.mark.parametrize(
+    ("left_open", "passes"), [([375], True), ([375, 376], True), ([376, 377], False), ([], False),
+                              ([375, 376, 377], False)]
+)  # fmt: skip
+def test_what_is_known_to_want_more_is_left_out_where_it_is_the_smaller_part(
+    example: Example, left_open: list[int], passes: bool
+) -> None:
+    left = example.right.copy()
+    left[3000:3008] += 3
+    for run in (0, 1):
+        example.leave(left, run=run)
+    np.array([375, 376, 377, 378], np.int64).tofile(example.folders[0] / "out0.atomics")
+    np.array(left_open, np.int64).tofile(example.folders[0] / "out0.open")
+    failed, checked = example.wide(HALF)
+    assert (failed is None) is passes
+    if passes:
+        assert checked.elements == 4192
+
+
 def test_what_atomics_join_is_right_in_both_runs(example: Example) -> None:
     for run in (0, 1):
         left = example.right.copy()

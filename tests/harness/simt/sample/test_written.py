@@ -11,9 +11,9 @@ import pytest
 from support.timed_kernels import BUDGET, TimedKernels
 
 from kernelblaster.harness.simt.run.block_runs import BlockRuns, LaunchFailed
-from kernelblaster.harness.simt.sample.block_choice import MOST_BEHIND, together
-from kernelblaster.harness.simt.sample.wide_run import _joining_axis
-from kernelblaster.harness.simt.sample.written import written_of
+from kernelblaster.harness.simt.sample.block_choice import MOST_BEHIND, Joining, together
+from kernelblaster.harness.simt.sample.wide_run import _joining
+from kernelblaster.harness.simt.sample.written import note_open, written_of
 
 SOURCE = """
 __device__ void work(const float* x, float* y, int n, int lines) {
@@ -46,6 +46,15 @@ extern "C" __global__ void far_away(const float* x, float* y, int n) {
 }
 extern "C" __global__ void joined(const float* x, float* y, int n) {
     atomicAdd(y + blockIdx.PART * 1024 + threadIdx.x, x[blockIdx.OTHER]);
+}
+extern "C" __global__ void side_by_side(const float* x, float* y, int n) {
+    atomicAdd(y + blockIdx.x / 8 * 256 + threadIdx.x, x[blockIdx.x]);
+}
+extern "C" __global__ void handed_on(const float* x, float* y, int n) {
+    atomicAdd(y + blockIdx.x * 192 + threadIdx.x, x[blockIdx.x]);
+}
+extern "C" __global__ void edges_in_common(const float* x, float* y, int n) {
+    atomicAdd(y + blockIdx.x * 252 + threadIdx.x, x[blockIdx.x]);
 }
 """
 BLOCKS, N = 2000, 256 * 2000
@@ -154,8 +163,20 @@ def test_the_axis_along_which_blocks_join_is_found(
     )
     grid = (8, 6, 1) if axis < 2 else (8, 1, 6)
     asked = kernels.asked("joined", grid, 256, N)
-    assert _joining_axis(BlockRuns(asked, BUDGET, [Y]), {Y: 4 * N}) == axis
-    assert _joining_axis(BlockRuns(asked, BUDGET, [X]), {X: 4 * N}) is None
+    found = _joining(BlockRuns(asked, BUDGET, [Y]), {Y: 4 * N})
+    assert found == Joining(axis, grid[axis] - 1)
+    assert _joining(BlockRuns(asked, BUDGET, [X]), {X: 4 * N}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("side_by_side", Joining(0, 7)), ("handed_on", Joining(0, 1)), ("edges_in_common", None)],
+)
+def test_it_is_found_how_far_blocks_reach(
+    timed: TimedKernels, name: str, found: Joining | None
+) -> None:
+    asked = timed.asked(name, 400, 256, N)
+    assert _joining(BlockRuns(asked, BUDGET, [Y]), {Y: 4 * N}) == found
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -163,13 +184,39 @@ def test_the_axis_along_which_blocks_join_is_found(
 def test_all_blocks_along_an_axis_are_chosen_together(axis: int, extent: int) -> None:
     grid = tuple(extent if each == axis else 20 for each in range(3))
     x, y, _ = grid
-    near, apart = together(grid, 200, axis, random.Random(1))  # type: ignore[arg-type]
-    assert not apart and 168 < len(near) == len(set(near)) <= 200
+    joining = Joining(axis, extent - 1)
+    near, apart, beside = together(grid, 200, joining, random.Random(1))  # type: ignore[arg-type]
+    assert not apart and not beside and 168 < len(near) == len(set(near)) <= 200
     at = [(block % x, block // x % y, block // x // y) for block in near]
     lines = Counter(tuple(c for a, c in enumerate(each) if a != axis) for each in at)
     assert set(lines.values()) == {extent}
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("extent", "count", "reach"), [(2816, 1200, 7), (264, 80, 1), (40, 36, 3)])
+def test_of_stretches_all_blocks_are_known_that_reach_into_them(
+    extent: int, count: int, reach: int, seed: int
+) -> None:
+    near, apart, beside = together((extent, 1, 1), count, Joining(0, reach), random.Random(seed))
+    ran = set(near)
+    assert not apart and count * 0.7 < len(ran) == len(near) <= count
+    reaching = {
+        each for each in range(extent)
+        if each not in ran and ran & set(range(each - reach, each + reach + 1))
+    }  # fmt: skip
+    assert set(beside) == reaching and 0 < len(reaching) <= len(ran) / 4
+
+
+def test_what_blocks_beside_would_touch_is_noted_and_nothing_of_them_stays(
+    timed: TimedKernels,
+) -> None:
+    asked = timed.asked("side_by_side", 400, 256, N)
+    runner, found = BlockRuns(asked, BUDGET, [Y]), {}
+    note_open(runner, [8, 15, 24], {Y: 4 * N}, found)
+    assert sorted({*np.concatenate(found[Y])}) == [*range(32, 64), *range(96, 128)]
+    assert not runner.ran and not runner.atomics(Y).size
+
+
 def test_where_nothing_is_joined_some_blocks_are_drawn_by_themselves() -> None:
-    near, apart = together((40, 30, 2 * MOST_BEHIND), 100, None, random.Random(1))
+    near, apart, _ = together((40, 30, 2 * MOST_BEHIND), 100, None, random.Random(1))
     assert len(apart) == 25 and not set(near) & set(apart)
