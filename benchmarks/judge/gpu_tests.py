@@ -57,7 +57,9 @@ def main() -> int:
 
 
 def gpu_numbers() -> list[str]:
-    """Return the numbers of the GPUs here."""
+    """Return the numbers of the GPUs here, or of those that CUDA_VISIBLE_DEVICES names."""
+    if given := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return given.split(",")
     command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
