@@ -77,6 +77,17 @@ def corners(grid: tuple[int, int, int]) -> list[int]:
     return list(dict.fromkeys([0, last, x - 1, last - (x - 1)]))
 
 
+def rims(grid: tuple[int, int, int]) -> list[int]:
+    """Return the blocks on lines along each axis through the first block and through the last."""
+    found: dict[int, None] = {}
+    for end in ([0, 0, 0], [extent - 1 for extent in grid]):
+        for axis, extent in enumerate(grid):
+            for step in range(extent):
+                at = [step if each == axis else place for each, place in enumerate(end)]
+                found[index_of(grid, at)] = None
+    return sorted(found)
+
+
 def least_range(count: int) -> float:
     """Return how much of a whole interval so many random points span, but for bad luck.
 
@@ -116,9 +127,10 @@ def together(
 ) -> Together:
     """Return so many blocks of a grid: rows of neighbours with all behind them, and single ones.
 
-    What later launches join is mostly spread over the last axis, or lies side by side. Where blocks
-    join an output along an axis, single ones would leave parts of sums: all along it run, or
-    stretches of it that are long beside how far blocks reach.
+    What later launches join is mostly spread over the last axis, or lies side by side. The corners
+    run, too, as those may that write an output which no others do. Where blocks join an output
+    along an axis, single ones would leave parts of sums: all along it run, or stretches of it that
+    are long beside how far blocks reach.
     """
     blocks = math.prod(grid)
     if count >= blocks:
@@ -138,6 +150,8 @@ def together(
             at[axis] = step if behind > 1 else at[axis]
             for beside in range(min(wide, grid[row] - at[row])):
                 chosen[index_of(grid, at) + beside * (grid[0] if row else 1)] = None
+    if joining is None:
+        chosen |= dict.fromkeys(corners(grid))
     alone = min(alone, blocks - len(chosen))
     return Together(list(chosen), fresh(blocks, alone, chosen, generator) if alone else [])
 

@@ -99,13 +99,14 @@ def written_of(
         sampled.append(looked)
     found = {}
     ran = len(runner.ran)
+    rims = _by_rims(runner, sampled, budget // max(1, cost)) if thorough and not everything else {}
     widening = 1 / choose.least_range(ran) if ran < blocks else 1.0
     for place, (first, end) in runner.written_ranges().items():
         start = runner.asked.memory.starts[place]
         found[place] = Written(
             grid_bytes=(
                 runner.written_bytes[place] if everything
-                else _grid_bytes(runner, sampled, place, blocks, short)
+                else rims.get(place) or _grid_bytes(runner, sampled, place, blocks, short)
             ),
             sampled_bytes=runner.written_bytes[place],
             first=first - start,
@@ -186,6 +187,26 @@ def _short(runner: BlockRuns, blocks: int, cost: int, budget: int) -> Short:
         others.append(first + np.flatnonzero(~ended))
     by_place = dict(zip(runner.followed, written.tolist(), strict=True))
     return Short(limit, count, by_place, np.concatenate(others))
+
+
+def _by_rims(
+    runner: BlockRuns, sampled: Sequence[Result], affordable: int
+) -> dict[int, float]:
+    """Return what blocks on the rims of the grid write of outputs that no sample tells of.
+
+    Such are those that only the first or the last of many rows is for.
+    """
+    told = np.sum([result.stored.sum(axis=0) for result in sampled], axis=0)
+    untold = np.flatnonzero(np.zeros(len(runner.followed)) == told)  # All where none was drawn.
+    rims = choose.rims(runner.asked.launch.grid)
+    if not untold.size or len(rims) > affordable:
+        return {}
+    result = runner.looked_at(rims)
+    uses = result.uses if result else {}
+    return {
+        place: float(SECTOR * uses[place].written_sectors)
+        for place in np.array(runner.followed)[untold].tolist() if place in uses
+    }  # fmt: skip
 
 
 def _drawn(

@@ -56,6 +56,12 @@ extern "C" __global__ void handed_on(const float* x, float* y, int n) {
 extern "C" __global__ void edges_in_common(const float* x, float* y, int n) {
     atomicAdd(y + blockIdx.x * 252 + threadIdx.x, x[blockIdx.x]);
 }
+extern "C" __global__ void of_the_last_row(const float* x, float* y, int n) {
+    if (blockIdx.y == gridDim.y - 1) y[blockIdx.x * 256 + threadIdx.x] = x[threadIdx.x];
+}
+extern "C" __global__ void of_most_of_the_last_row(const float* x, float* y, int n) {
+    if (blockIdx.x != 3 && blockIdx.y == gridDim.y - 1) y[blockIdx.x * 256 + threadIdx.x] = *x;
+}
 """
 BLOCKS, N = 2000, 256 * 2000
 X, Y = 0, 1
@@ -215,6 +221,21 @@ def test_what_blocks_beside_would_touch_is_noted_and_nothing_of_them_stays(
     note_open(runner, [8, 15, 24], {Y: 4 * N}, found)
     assert sorted({*np.concatenate(found[Y])}) == [*range(32, 64), *range(96, 128)]
     assert not runner.ran and not runner.atomics(Y).size
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"), [("of_the_last_row", 10), ("of_most_of_the_last_row", 9)]
+)
+def test_of_an_output_that_few_blocks_write_the_rims_tell(
+    timed: TimedKernels, name: str, whole: int
+) -> None:
+    runner, size = BlockRuns(timed.asked(name, (10, 200, 1), 256, N), BUDGET, [Y]), 256 * 10 * 4
+    near, alone, _ = together((10, 200, 1), 200, None, random.Random(1))
+    assert {0, 9, 1990, 1999} <= set(near)
+    runner.run(near)
+    runner.run(alone, random=True)
+    found = written_of(runner, BLOCKS, 100, random.Random(1), {Y: size}, 1 << 20, thorough=True)
+    assert found[Y].grid_bytes == pytest.approx(whole / 10 * size)
 
 
 def test_where_nothing_is_joined_some_blocks_are_drawn_by_themselves() -> None:
