@@ -49,6 +49,10 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "counters", "ptx", "decode", "run", "sass", "model", "sample",
         ("child", "worker"),
     ),
+    "harness/simt/sample": (
+        "instructions", "blocks", ("traffic", "outputs"), ("put_together", "repeats"),
+        "whole_grid", "sampling", ("profile_run", "wide_run"),
+    ),
     "memory": (("records", "database", "locations"), ("run", "knowledge")),
     "memory/knowledge": (
         ("directory", "journal", "kernels"), "retrieval", "states", "seed", "policy", "snapshots",

@@ -24,12 +24,12 @@ from ..run.block_runs import LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
 from ..run.verify_run import describe_report
 from ..sass.listing import MachineCode, read_listing, with_statements
-from .dependence import UNEVEN, TooUneven, Unaffordable
-from .effort import Overspent, Shares
-from .full_memory import back_tensors, leave_outputs
+from .blocks.dependence import UNEVEN, TooUneven, Unaffordable
+from .blocks.effort import Overspent, Shares
+from .outputs.full_memory import back_tensors, leave_outputs
+from .outputs.written import Atomics
 from .repeats import repeated
 from .sampling import sample_launch
-from .written import Atomics
 
 CONFIRMED = 16
 """Times the work that looks for races, where the draw of blocks is a confirmation's."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from ...occupancy import Occupancy
 from ..counters import Counts, LaunchCounters
-from .contention import contention_of
-from .memory_traffic import MemoryTraffic
-from .sampled_runs import SampledRuns
-from .slowest_warp import SlowestPath
-from .unlike_blocks import Each, levels
+from .blocks.sampled_runs import SampledRuns
+from .blocks.unlike_blocks import Each, levels
+from .instructions.slowest_warp import SlowestPath
+from .traffic.contention import contention_of
+from .traffic.memory_traffic import MemoryTraffic
 
 
 def put_together(

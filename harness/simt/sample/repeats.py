@@ -15,8 +15,8 @@ from ..counters import LaunchCounters
 from ..run.block_runs import BlockRuns
 from ..run.candidate import KernelLaunch
 from ..run.core import Result
-from . import block_choice as choose
-from .written import Atomics, note_atomics, written_of
+from .blocks import block_choice as choose
+from .outputs.written import Atomics, note_atomics, written_of
 
 ALIKE = 1.1
 """By what factor blocks may differ from an average one of the earlier launch where its own are

@@ -18,20 +18,20 @@ from ..run.candidate import KernelLaunch
 from ..run.core import Launch
 from ..sass.listing import MachineCode
 from ..sass.sums import elected_atomics, kernel_code
-from .contention import turns_of_all_blocks
-from .dependence import TooUneven, Unaffordable, shared_counter
-from .effort import FULL, Effort
-from .instruction_counts import count_by_kind
-from .memory_traffic import constant_waits, traffic_of
+from .blocks.dependence import TooUneven, Unaffordable, shared_counter
+from .blocks.effort import FULL, Effort
+from .blocks.race_checks import MOST_DEPENDENT, neighbours, races
+from .blocks.sampled_runs import SampledRuns, hottest_atomic, run_samples
+from .blocks.unlike_blocks import each_block
+from .instructions.instruction_counts import count_by_kind
+from .instructions.slowest_warp import slowest_path
+from .instructions.warp_chain import chain_clocks
+from .outputs.written import Atomics, note_atomics, written_of
 from .put_together import put_together
-from .race_checks import MOST_DEPENDENT, neighbours, races
 from .repeats import block_work
-from .sampled_runs import SampledRuns, hottest_atomic, run_samples
-from .slowest_warp import slowest_path
-from .unlike_blocks import each_block
-from .warp_chain import chain_clocks
+from .traffic.contention import turns_of_all_blocks
+from .traffic.memory_traffic import constant_waits, traffic_of
 from .whole_grid import whole_launch
-from .written import Atomics, note_atomics, written_of
 
 
 def sample_launch(

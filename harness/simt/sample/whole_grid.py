@@ -18,16 +18,16 @@ from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
 from ..sass.sums import kernel_code
-from . import block_choice as choose
-from .dependence import TooUneven, Unaffordable, shared_counter
-from .instruction_counts import count_by_kind
-from .memory_traffic import MemoryTraffic, constant_waits, traffic_of
+from .blocks import block_choice as choose
+from .blocks.dependence import TooUneven, Unaffordable, shared_counter
+from .blocks.sampled_runs import SampledRuns, is_uneven
+from .blocks.unlike_blocks import Each
+from .instructions.instruction_counts import count_by_kind
+from .instructions.slowest_warp import slowest_path
+from .instructions.warp_chain import chain_clocks
+from .outputs.written import written_of
 from .put_together import put_together
-from .sampled_runs import SampledRuns, is_uneven
-from .slowest_warp import slowest_path
-from .unlike_blocks import Each
-from .warp_chain import chain_clocks
-from .written import written_of
+from .traffic.memory_traffic import MemoryTraffic, constant_waits, traffic_of
 
 PILOT_INSTRUCTIONS = 2_000_000
 """Warp instructions after which the share of an output that is there tells what all of it takes."""

@@ -22,12 +22,12 @@ from ..run.arena import Transfer
 from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
 from ..run.verify_run import describe_report, note_transfer
-from . import block_choice as choose
-from .dependence import UNEVEN, shared_counter
-from .effort import Shares
-from .full_memory import back_tensors, follow, leave_outputs, leave_sectors
-from .sampled_runs import is_uneven, runs_all
-from .written import Atomics, joined_by, note_atomics, note_open, written_of
+from .blocks import block_choice as choose
+from .blocks.dependence import UNEVEN, shared_counter
+from .blocks.effort import Shares
+from .blocks.sampled_runs import is_uneven, runs_all
+from .outputs.full_memory import back_tensors, follow, leave_outputs, leave_sectors
+from .outputs.written import Atomics, joined_by, note_atomics, note_open, written_of
 
 CLOSER = 12
 """One of so many of a run's instructions may be spent on blocks that end at once."""

@@ -15,9 +15,9 @@ from kernelblaster.harness.simt.model.demand import demand
 from kernelblaster.harness.simt.model.profile import describe_launch
 from kernelblaster.harness.simt.model.time_model import estimate
 from kernelblaster.harness.simt.ptx.parser import parse
-from kernelblaster.harness.simt.sample.instruction_counts import count_by_kind
-from kernelblaster.harness.simt.sample.memory_traffic import constant_waits
-from kernelblaster.harness.simt.sample.warp_chain import chain_clocks
+from kernelblaster.harness.simt.sample.instructions.instruction_counts import count_by_kind
+from kernelblaster.harness.simt.sample.instructions.warp_chain import chain_clocks
+from kernelblaster.harness.simt.sample.traffic.memory_traffic import constant_waits
 from kernelblaster.harness.simt.sass.labelled import machine_listing
 from kernelblaster.harness.simt.sass.listing import MachineInstruction, read_listing
 from kernelblaster.harness.simt.sass.mix import reads_by_register

@@ -11,11 +11,11 @@ from kernelblaster.harness.occupancy import occupancy, shared_carveout
 from kernelblaster.harness.simt import constants_of
 from kernelblaster.harness.simt.model.time_model import Demand, estimate
 from kernelblaster.harness.simt.ptx.parser import parse
-from kernelblaster.harness.simt.sample.instruction_mix import (
+from kernelblaster.harness.simt.sample.instructions.instruction_mix import (
     machine_instructions,
     tensor_operations,
 )
-from kernelblaster.harness.simt.sample.warp_chain import chain_clocks
+from kernelblaster.harness.simt.sample.instructions.warp_chain import chain_clocks
 
 H200 = find_gpu("H200")
 

@@ -11,7 +11,7 @@ from simt_support import Arena, compile_ptx, execute, kinds
 from kernelblaster.harness.simt.ptx.parser import Module
 from kernelblaster.harness.simt.run.core import Launch, run, take_back
 from kernelblaster.harness.simt.run.orders import mixed_order
-from kernelblaster.harness.simt.sample.dependence import shared_counter
+from kernelblaster.harness.simt.sample.blocks.dependence import shared_counter
 
 SOURCE = r"""
 __global__ void add(const float *x, float *y) {

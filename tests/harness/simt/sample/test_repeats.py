@@ -9,8 +9,8 @@ import pytest
 from support.timed_kernels import BUDGET, TimedKernels
 
 from kernelblaster.harness.host.plan import Content, Place, PlannedLaunch, first_alike
-from kernelblaster.harness.simt.sample import effort
-from kernelblaster.harness.simt.sample.effort import FULL, Overspent, Shares
+from kernelblaster.harness.simt.sample.blocks import effort
+from kernelblaster.harness.simt.sample.blocks.effort import FULL, Overspent, Shares
 from kernelblaster.harness.simt.sample.repeats import repeated
 
 SOURCE = """

@@ -11,9 +11,9 @@ import pytest
 from support.timed_kernels import BUDGET, TimedKernels
 
 from kernelblaster.harness.simt.run.block_runs import BlockRuns, LaunchFailed
-from kernelblaster.harness.simt.sample.block_choice import MOST_BEHIND, Joining, together
+from kernelblaster.harness.simt.sample.blocks.block_choice import MOST_BEHIND, Joining, together
+from kernelblaster.harness.simt.sample.outputs.written import note_open, written_of
 from kernelblaster.harness.simt.sample.wide_run import _joining
-from kernelblaster.harness.simt.sample.written import note_open, written_of
 
 SOURCE = """
 __device__ void work(const float* x, float* y, int n, int lines) {

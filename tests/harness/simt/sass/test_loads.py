@@ -19,7 +19,7 @@ from kernelblaster.harness.build.toolchain import find_toolchain
 from kernelblaster.harness.simt.counters import Counts
 from kernelblaster.harness.simt.ptx.parser import parse
 from kernelblaster.harness.simt.run.records import Result
-from kernelblaster.harness.simt.sample.instruction_counts import count_by_kind
+from kernelblaster.harness.simt.sample.instructions.instruction_counts import count_by_kind
 from kernelblaster.harness.simt.sass.labelled import machine_listing
 from kernelblaster.harness.simt.sass.listing import read_listing
 from kernelblaster.harness.simt.sass.sums import KernelCode

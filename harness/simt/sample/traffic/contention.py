@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..model.time_model import CONTENDED_LINES
-from ..run.block_runs import BlockRuns
-from .sampled_runs import SampledRuns
+from ...model.time_model import CONTENDED_LINES
+from ...run.block_runs import BlockRuns
+from ..blocks.sampled_runs import SampledRuns
 
 
 class Contention(NamedTuple):

@@ -6,9 +6,9 @@ which blocks have run before it, and so whether all of them do.
 
 from __future__ import annotations
 
-from ..decode.encoding import Op, Space
-from ..ptx.registers import atomics_read
-from ..run.core import Launch
+from ...decode.encoding import Op, Space
+from ...ptx.registers import atomics_read
+from ...run.core import Launch
 
 UNEVEN = "its blocks differ so much in their work that a few of them do not tell its time"
 

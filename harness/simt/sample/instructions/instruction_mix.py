@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..ptx.records import Instruction
+from ...ptx.records import Instruction
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
 _SPECIAL_FUNCTIONS = ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh")

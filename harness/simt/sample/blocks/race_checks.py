@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Set
 
-from ..run import core
-from ..run.block_runs import places_read
-from ..run.candidate import KernelLaunch
+from ...run import core
+from ...run.block_runs import places_read
+from ...run.candidate import KernelLaunch
 from .effort import FULL
 
 LARGEST_ARENA = 6 << 30

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...judge.poison import FULL_SIZE_POISON, POISON
-from ..run.arena import Allocation
-from ..run.candidate import Candidate, memory_of
-from ..run.core import untouched
+from ....judge.poison import FULL_SIZE_POISON, POISON
+from ...run.arena import Allocation
+from ...run.candidate import Candidate, memory_of
+from ...run.core import untouched
 from .written import Atomics
 
 TILE_BYTES = 4 << 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..counters import Counts
-from ..ptx.records import Instruction, Module, elements_of
-from ..run import core
+from ...counters import Counts
+from ...ptx.records import Instruction, Module, elements_of
+from ...run import core
 from .instruction_mix import machine_instructions, tensor_operations
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..counters import Level
-from ..sass.sums import KernelCode
+from ...counters import Level
+from ...sass.sums import KernelCode
+from ..instructions.slowest_warp import slowest_path
 from .sampled_runs import SampledRuns
-from .slowest_warp import slowest_path
 
 ALIKE = 0.02
 """Blocks that take so much less than the longest of some are of the same level."""

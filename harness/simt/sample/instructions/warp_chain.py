@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..ptx.records import Instruction, Module
-from ..ptx.registers import NO_RESULT, registers_of
+from ...ptx.records import Instruction, Module
+from ...ptx.registers import NO_RESULT, registers_of
 from .instruction_mix import machine_instructions
 
 ALU_CLOCKS = 4.5

@@ -7,8 +7,8 @@ import random
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from ...gpus import Gpu
-from ..run.orders import mixed_order
+from ....gpus import Gpu
+from ...run.orders import mixed_order
 
 MOST_BLOCKS = 64
 """Blocks in one random sample at most."""

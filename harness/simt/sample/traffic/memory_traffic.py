@@ -9,15 +9,17 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from ...gpus import Gpu
-from ...occupancy import Occupancy, shared_carveout
-from ..counters import Counts
-from ..model.constants import TimeConstants, constants_of
-from ..ptx.records import Module
-from ..run.core import Result
-from ..run.replay import Shape, replay_l1, trace_shape
-from ..sass.mix import LOCAL_CLOCKS, SHARED_ATOMIC_CLOCKS, SHARED_CLOCKS
-from ..sass.sums import words_a_read
+from ....gpus import Gpu
+from ....occupancy import Occupancy, shared_carveout
+from ...counters import Counts
+from ...model.constants import TimeConstants, constants_of
+from ...ptx.records import Module
+from ...run.core import Result
+from ...run.replay import Shape, replay_l1, trace_shape
+from ...sass.mix import LOCAL_CLOCKS, SHARED_ATOMIC_CLOCKS, SHARED_CLOCKS
+from ...sass.sums import words_a_read
+from ..blocks.sampled_runs import SampledRuns
+from ..blocks.unlike_blocks import asking_blocks
 from .footprint import (
     Footprint,
     fetched_halves,
@@ -29,8 +31,6 @@ from .footprint import (
     lost_reuse,
     partly_written,
 )
-from .sampled_runs import SampledRuns
-from .unlike_blocks import asking_blocks
 
 WRITE_ACCESSES = 2.0
 """Accesses of DRAM for a store to a single place: it reads the rest, and writes."""

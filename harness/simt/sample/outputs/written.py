@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...judge.reports import Written
-from ..run.block_runs import SECTOR, BlockRuns
-from ..run.core import Result
-from . import block_choice as choose
+from ....judge.reports import Written
+from ...run.block_runs import SECTOR, BlockRuns
+from ...run.core import Result
+from ..blocks import block_choice as choose
 
 Atomics = dict[int, list[npt.NDArray[np.int64]]]
 """Sectors that atomics touched, from the start of each allocation, by the allocation's place."""

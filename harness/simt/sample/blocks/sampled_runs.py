@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ...gpus import Gpu
-from ...occupancy import Occupancy
-from ..run import core
-from ..run.block_runs import BlockRuns
-from ..run.candidate import KernelLaunch
+from ....gpus import Gpu
+from ....occupancy import Occupancy
+from ...run import core
+from ...run.block_runs import BlockRuns
+from ...run.candidate import KernelLaunch
 from . import block_choice as choose
 from .effort import FULL, Effort
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...gpus import Gpu
-from ...occupancy import Occupancy
-from ..counters import Counts
-from ..run.records import Memory, Result
+from ....gpus import Gpu
+from ....occupancy import Occupancy
+from ...counters import Counts
+from ...run.records import Memory, Result
 
 ATOMIC_BYTES = 4.0
 """What an atomic of one lane changes, mostly."""

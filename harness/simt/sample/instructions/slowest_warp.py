@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..ptx.records import Module
-from ..run.core import Result
-from ..sass.sums import KernelCode
+from ...ptx.records import Module
+from ...run.core import Result
+from ...sass.sums import KernelCode
 
 _IN_TURN = ("bar", "barrier")
 

@@ -1,0 +1,1 @@
+"""What instructions cost: how many machine instructions each is, and how long a warp takes."""

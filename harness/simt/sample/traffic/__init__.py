@@ -1,0 +1,1 @@
+"""What the blocks that ran moved through the memories."""
