@@ -32,6 +32,8 @@ IDLE = 4.0
 """How much less one is that does too little, for it says nothing of what the others read."""
 OUTLIER = 16.0
 """How often an average block's work one block may do, where that is a tenth of the whole grid's."""
+RARE = 1 / 8
+"""Of a sample: where more blocks do far more than the others, these are no exception."""
 ALMOST_ALL = 0.75
 """Of the whole grid's work, what one of several blocks may do: a few blocks are an average too."""
 FEW_BLOCKS = 128
@@ -437,12 +439,13 @@ def _average(samples: Samples) -> float:
 
 
 def _usual(samples: Samples) -> float:
-    """Return the warp instructions of a block of the samples but for those that do far more.
+    """Return the warp instructions of a block of the samples but for few that do far more.
 
     Whether one of these was drawn must not decide whether the others, which were not, are run.
     """
     each = np.concatenate([result.work for _, result in samples])
-    return float(each[each <= OUTLIER * max(1.0, float(np.median(each)))].mean())
+    usual = each <= OUTLIER * max(1.0, float(np.median(each)))
+    return float((each[usual] if usual.mean() > 1 - RARE else each).mean())
 
 
 def _work(result: core.Result) -> float:
