@@ -47,6 +47,13 @@ extern "C" __global__ void triangle(const float* x, float* y, int n) {
     for (int k = 0; k <= row - column; k++) sum += x[(i + k * 1024) % n];
     y[i] = sum;
 }
+extern "C" __global__ void most_end_at_once(const float* x, float* y, int n) {
+    if (blockIdx.x % 20 < 11) return;
+    AT;
+    float sum = 0.0f;
+    for (int k = 0; k < 400; k++) sum += x[(i + k * 1024) % n];
+    y[i] = sum;
+}
 extern "C" __global__ void slow_warps(const float* x, float* y, int n) {
     __shared__ float part[256];
     AT;
@@ -107,6 +114,12 @@ def test_a_large_grid_takes_one_time_as_far_as_it_was_seen(timed: TimedKernels, 
     middle = median(time for time, _ in found)
     for time, error in found:
         assert abs(math.log(time / middle)) < math.log(AGREEMENT) + 2 * error, found
+
+
+def test_where_most_blocks_end_at_once_the_others_are_no_exception(timed: TimedKernels) -> None:
+    """All of them, which are four times what may be run, were run for the few that they seemed."""
+    times = [_time(timed, "most_end_at_once", LARGE, draw)[0] for draw in DRAWS]
+    assert max(times) / min(times) < 1.3
 
 
 @pytest.mark.parametrize("blocks", [2, 3, 5, 12])
