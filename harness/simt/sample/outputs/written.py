@@ -220,14 +220,27 @@ def _drawn(
     return generator.sample(fresh, min(count, len(fresh)))
 
 
+def _not_drawn(runner: BlockRuns, short: Short, column: int) -> npt.NDArray[np.uint32]:
+    """Return the sectors of a followed allocation that each block wrote which ran undrawn, the
+    short ones left out."""
+    drawn = {id(result) for _, result in runner.random}
+    found = [
+        result.stored[result.work > short.limit, column]
+        for _, result in runner.fresh if id(result) not in drawn
+    ]  # fmt: skip
+    return np.concatenate([np.zeros(0, dtype=np.uint32), *found])
+
+
 def _grid_bytes(
     runner: BlockRuns, sampled: Sequence[Result], place: int, blocks: int, short: Short,
     errors: int = ERRORS,
 ) -> float:  # fmt: skip
     """Return what the whole grid writes of an allocation, by blocks that were drawn.
 
-    Standard errors are added, so that an honest kernel whose blocks differ is not taken for one
-    that leaves work out. Where none of those drawn writes to it and others do, all that ran tell.
+    What other blocks wrote that ran, as neighbours of each other, is known, and not estimated: what
+    was drawn stands for the rest. Standard errors are added, so that an honest kernel whose blocks
+    differ is not taken for one that leaves work out. Where none of those drawn writes to it and
+    others do, all that ran tell.
     """
     if place in runner.followed:
         column = runner.followed.index(place)
@@ -243,6 +256,9 @@ def _grid_bytes(
     rest, known = blocks - short.count, short.written_bytes.get(place, 0.0)
     if not each.any():
         return known + rest * runner.written_bytes[place] / max(1, len(runner.ran))
+    if weights is None:
+        near = _not_drawn(runner, short, column)
+        rest, known = rest - near.size, known + SECTOR * float(near.sum(dtype=np.float64))
     mean, error = float(np.average(each, weights=weights)), 0.0
     if each.size > 1:
         ran = each.size if weights is None else float(weights.sum())

@@ -56,6 +56,9 @@ extern "C" __global__ void handed_on(const float* x, float* y, int n) {
 extern "C" __global__ void edges_in_common(const float* x, float* y, int n) {
     atomicAdd(y + blockIdx.x * 252 + threadIdx.x, x[blockIdx.x]);
 }
+extern "C" __global__ void less_further_on(const float* x, float* y, int n) {
+    work(x, y, n, blockIdx.x < 800 ? 256 : 128);
+}
 extern "C" __global__ void of_the_last_row(const float* x, float* y, int n) {
     if (blockIdx.y == gridDim.y - 1) y[blockIdx.x * 256 + threadIdx.x] = x[threadIdx.x];
 }
@@ -221,6 +224,19 @@ def test_what_blocks_beside_would_touch_is_noted_and_nothing_of_them_stays(
     note_open(runner, [8, 15, 24], {Y: 4 * N}, found)
     assert sorted({*np.concatenate(found[Y])}) == [*range(32, 64), *range(96, 128)]
     assert not runner.ran and not runner.atomics(Y).size
+
+
+@pytest.mark.parametrize("near", [range(800), range(700, 900), range(1200, 2000)])
+def test_neighbours_that_ran_are_known_and_those_drawn_stand_for_the_rest(
+    timed: TimedKernels, near: range
+) -> None:
+    runner = BlockRuns(timed.asked("less_further_on", BLOCKS, 256, N), 4 * BUDGET, [Y])
+    runner.run(near)
+    others = [block for block in range(BLOCKS) if block not in near]
+    runner.run(random.Random(2).sample(others, 150), random=True)
+    found = written_of(runner, BLOCKS, 8192, random.Random(1), {Y: 4 * N}, 0)
+    share = found[Y].grid_bytes / (4 * (800 * 256 + 1200 * 128))
+    assert 1.0 <= share + 1e-9 and share < (1.0 + 1e-9 if near == range(800) else 1.12)
 
 
 @pytest.mark.parametrize(
