@@ -27,6 +27,7 @@ from .full_size_findings import (
     incomplete,
     joined_by_others,
     mismatch,
+    reads_unwritten,
     unsteady_answer,
     wrong_answer,
 )
@@ -40,6 +41,7 @@ from .launch_writes import (
     kernels_of,
     not_final,
     reached,
+    read_unwritten,
     transfers_of,
 )
 from .left_pages import (
@@ -133,6 +135,8 @@ def judge_wide(
     """
     kernels = kernels_of(launches)
     complete = all(kernel.complete for kernel in kernels)
+    if not complete and (unwritten := read_unwritten(launches, LEAST_WRITTEN)):
+        return reads_unwritten(unwritten[0].kernel, unwritten[1]), Checked(0)
     checked = unsteady = 0
     uncompared: list[str] = []
     for place, spec in enumerate(task.full.of_role("output")):

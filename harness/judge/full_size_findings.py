@@ -166,6 +166,20 @@ def incomplete(spec: TensorSpec, share: float) -> StageResult:
     )  # fmt: skip
 
 
+def reads_unwritten(kernel: str, share: float) -> StageResult:
+    """Return the failure of a kernel that reads what no launch writes."""
+    reason = (
+        f"at full dimensions kernel {kernel} reads memory of which the launches before it, and it, "
+        f"write only {100 * share:.0f} %: the rest holds anything"
+    )
+    return StageResult(
+        outcome=Outcome.UNINITIALIZED_READ, reason=reason,
+        diagnostics=(
+            Diagnostic(kind="uninitialized_read", message=reason, kernel=kernel),
+        ),
+    )  # fmt: skip
+
+
 def joined_by_others(spec: TensorSpec, open_elements: int, joined: int) -> StageResult:
     """Return the failure of an output whose terms atomics join, of which too few blocks ran."""
     reason = (

@@ -143,6 +143,30 @@ def bytes_copied_from_kernels(
     )
 
 
+def read_unwritten(launches: Launches, least: float) -> tuple[LaunchReport, float] | None:
+    """Return the first launch that reads more of an output or the workspace than is written, by
+    estimate, until then and by itself, and the share that is; None where none does.
+
+    What blocks that were not run would have written is none of what nobody writes.
+
+    Args:
+        launches: of a call, in their order.
+        least: share of what is read that must be written.
+    """
+    for index, each in enumerate(launches):
+        if isinstance(each, TransferReport):
+            continue
+        before = launches[: index + 1]
+        for place, read in each.read_bytes.items():
+            moved = sum(
+                it.width * it.height for it in transfers_of(before) if it.place == place
+            )
+            written = bytes_by_kernels(kernels_of(before), place, None) + moved
+            if written < least * read:
+                return each, written / read
+    return None
+
+
 def reached(transfer: TransferReport, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Say which byte offsets of an output a transfer wrote."""
     row, column = np.divmod(offsets - transfer.offset, max(1, transfer.pitch))

@@ -95,6 +95,8 @@ class LaunchReport(Protocol):
     """By place of the allocation."""
     read: list[int]
     """Places of the allocations that were read."""
+    read_bytes: dict[int, int]
+    """Of outputs and the workspace, by place: distinct bytes that blocks which ran have read."""
     joins_blocks: bool
     """Blocks use atomics and read memory that the launch writes: what one leaves may hang on what
     others, not in the sample, have left."""

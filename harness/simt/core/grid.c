@@ -396,6 +396,8 @@ void simt_merge_uses(SectorUse *into, const SectorUse *from, int64_t first, int6
             into[sector].written_by = from[sector].written_by;
             use->written_sectors++;
         }
+        use->read_bytes += __builtin_popcount(from[sector].seen & ~into[sector].seen);
+        into[sector].seen |= from[sector].seen;
         into[sector].readers += from[sector].readers;
         if (from[sector].looked_at_by) into[sector].looked_at_by = from[sector].looked_at_by;
     }

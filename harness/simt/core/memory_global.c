@@ -71,15 +71,38 @@ static void touch_sector(Block *block, uint32_t sector, int allocation, Access a
     }
     if (access != ACCESS_LOAD && use->written_by != block->number) {
         total->block_written_sectors++;
-        if (machine->stored && machine->followed[allocation] >= 0)
-            machine->stored[(block->number - 1 - machine->first_block) * machine->followed_count +
-                            machine->followed[allocation]]++;
         if (!use->written_by) {
             total->written_sectors++;
             if (sector < total->written_first) total->written_first = sector;
             if (sector > total->written_last) total->written_last = sector;
         }
         use->written_by = block->number;
+        use->stored = 0;
+    }
+}
+
+/* Counts the bytes of a followed allocation that nobody has read yet, and those that a block writes
+   and has not written since another wrote to their sector. */
+static void count_bytes(Block *block, int allocation, uint64_t offset, int64_t bytes,
+                        Access access) {
+    Machine *machine = block->machine;
+    int column = machine->followed[allocation];
+    if (column < 0) return;
+    uint32_t *stored = &machine->stored[(block->number - 1 - machine->first_block) *
+                                            machine->followed_count + column];
+    while (bytes > 0) {
+        SectorUse *use = &machine->sectors[offset >> SECTOR_SHIFT];
+        int start = (int)(offset & 31), part = bytes < 32 - start ? (int)bytes : 32 - start;
+        uint32_t mask = (part == 32 ? ~UINT32_C(0) : (UINT32_C(1) << part) - 1) << start;
+        if (access != ACCESS_STORE) {
+            machine->uses[allocation].read_bytes += __builtin_popcount(mask & ~use->seen);
+            use->seen |= mask;
+        }
+        if (access != ACCESS_LOAD) {
+            *stored += (uint32_t)__builtin_popcount(mask & ~use->stored);
+            use->stored |= mask;
+        }
+        offset += (uint64_t)part, bytes -= part;
     }
 }
 
@@ -190,7 +213,7 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
     uint64_t base = machine->arena_base, first = addresses[__builtin_ctz(lanes)];
     uint32_t sectors[LANES], largest = 0;
     int allocations[LANES], sector_count = 0, lane_count = 0;
-    int64_t byte_count = 0;
+    int64_t byte_count = 0, extent = 0;
     LaneMask allowed = lanes;
     bool simple = false;
     /* Neighbours or one address for all: no lane needs its own look. */
@@ -200,11 +223,12 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
             neighbours |= addresses[lane] ^ (first + (uint64_t)(bytes * lane));
             same |= addresses[lane] ^ first;
         }
-        uint64_t extent = same ? (uint64_t)(LANES * bytes) : (uint64_t)bytes;
-        int allocation = !neighbours || !same ? find_allocation(block, first, extent) : -1;
+        extent = same ? LANES * bytes : bytes;
+        int allocation =
+            !neighbours || !same ? find_allocation(block, first, (uint64_t)extent) : -1;
         if (allocation >= 0 && !(first & (uint64_t)(bytes - 1))) {
             uint32_t low = (uint32_t)((first - base) >> SECTOR_SHIFT);
-            uint32_t high = (uint32_t)((first + extent - 1 - base) >> SECTOR_SHIFT);
+            uint32_t high = (uint32_t)((first + (uint64_t)extent - 1 - base) >> SECTOR_SHIFT);
             for (uint32_t sector = low; sector <= high; sector++) {
                 allocations[sector_count] = allocation;
                 sectors[sector_count++] = sector;
@@ -244,6 +268,15 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
         return allowed;
     }
     for (int i = 0; i < sector_count; i++) touch_sector(block, sectors[i], allocations[i], access);
+    bool followed = false;
+    for (int i = 0; machine->stored && i < sector_count; i++)
+        followed |= machine->followed[allocations[i]] >= 0;
+    if (followed && simple) count_bytes(block, allocations[0], first - base, extent, access);
+    else if (followed) FOR_EACH_LANE(lane, allowed) {
+        int own = block->lane_bytes ? block->lane_bytes[lane] : bytes;
+        int allocation = find_allocation(block, addresses[lane], (uint64_t)own);
+        count_bytes(block, allocation, addresses[lane] - base, own, access);
+    }
     counter->global_requests++;
     block->asked++;
     counter->sectors += sector_count;

@@ -28,9 +28,10 @@ typedef uint32_t LaneMask;
 
 /* Who touched a 32-byte sector of global memory; block numbers are 1 + place in this run.
    `looked_at_by` read what it had not stored there itself, and has not done so since; `readers`
-   counts blocks, one again where others read in between. */
+   counts blocks, one again where others read in between. Where that is followed `stored` has a bit
+   for each byte that the last writer wrote, `seen` for each that any block read. */
 typedef struct {
-    uint32_t read_by, written_by, atomics, looked_at_by, readers;
+    uint32_t read_by, written_by, atomics, looked_at_by, readers, stored, seen;
 } SectorUse;
 
 /* What a sector held before the run first wrote to it. */
@@ -105,7 +106,7 @@ typedef struct {
     int64_t *work;             /* warp instructions of each block, in the order of `blocks` */
     int64_t *asked;            /* its requests of global memory */
     uint64_t *ways;            /* a bit of 64 for each part of the kernel that it came through */
-    uint32_t *stored;          /* sectors that it wrote of each followed allocation; or null */
+    uint32_t *stored;          /* bytes that it wrote of each followed allocation; or null */
     const int32_t *followed;   /* by allocation: its column of `stored`, -1 for none */
     int64_t trace_length, trace_capacity;
     uint64_t arena_base, arena_size;

@@ -434,7 +434,7 @@ REPORT = np.dtype([(name, "<i8") for name in REPORT_FIELDS])
 USE_FIELDS: tuple[str, ...] = (
     "read_sectors", "written_sectors", "block_read_sectors", "block_written_sectors",
     "read_first", "read_last", "written_first", "written_last",
-    "loads", "looked", "atomic_first", "atomic_last",
+    "loads", "looked", "atomic_first", "atomic_last", "read_bytes",
 )  # fmt: skip
 USE = np.dtype([(name, "<i8") for name in USE_FIELDS])
 

@@ -58,7 +58,8 @@ class BlockRuns:
         self.work: dict[int, int] = {}
         """Warp instructions of each block that was counted, in its first run."""
         self.written_bytes: dict[int, float] = defaultdict(float)
-        """Sectors written by the blocks that ran, each block counting its own; by place."""
+        """By the blocks that ran, each counting its own; by place. Whole sectors where that was not
+        followed."""
         self.random: list[tuple[int, core.Result]] = []
         """The uses of the random samples: only these are fair estimates."""
         self.spent = 0
@@ -110,7 +111,10 @@ class BlockRuns:
         self.fresh.append((len(blocks), result))
         self.work.update(zip(blocks, result.work.tolist(), strict=True))
         for place, use in result.uses.items():
-            self.written_bytes[place] += float(SECTOR * use.block_written_sectors)
+            self.written_bytes[place] += (
+                float(result.stored[:, self.followed.index(place)].sum(dtype=np.float64))
+                if place in self.followed else float(SECTOR * use.block_written_sectors)
+            )  # fmt: skip
         self.ran.update(blocks)
         return result
 

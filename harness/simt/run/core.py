@@ -375,6 +375,7 @@ class _Run:
             looked=bool(row["looked"]),
             atomic_sectors=atomic_sectors,
             atomic_turns=atomic_turns,
+            read_bytes=int(row["read_bytes"]),
         )
 
     def _atomics(self, row: np.void) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

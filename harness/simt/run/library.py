@@ -18,7 +18,7 @@ _FLAGS = (
     "-fno-trapping-math",
     "-fno-strict-aliasing",  # a register is read as whatever type the instruction says
 )
-SECTOR_USE_BYTES = 20
+SECTOR_USE_BYTES = 28
 GLOBAL_SHADOW_BYTES = 48
 
 _POINTERS = (

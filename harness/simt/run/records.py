@@ -231,6 +231,8 @@ class AllocationUse:
     """Sectors that atomics touched, counted from the start of the arena."""
     atomic_turns: NDArray[np.int64]
     """Of each, how often atomics took a turn on it."""
+    read_bytes: int = 0
+    """Distinct bytes read, of an allocation that was followed."""
 
 
 @dataclass(frozen=True)
@@ -303,7 +305,7 @@ class Result:
     ways: NDArray[np.uint64]
     """Of each a bit for each of 64 parts of the kernel that it came through."""
     stored: NDArray[np.uint32]
-    """Sectors that each wrote of each allocation that was followed, a row a block."""
+    """Bytes that each wrote of each allocation that was followed, a row a block."""
     before: NDArray[np.void]
     """What memory held before, of what the run wrote; empty where it was not to be kept."""
     looked_at_by: NDArray[np.uint32]

@@ -55,6 +55,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     atomics: Atomics = {}
     left_open: Atomics = {}
     loaded: list[Candidate] = []
+    followed = list(outputs)
     again = bool(wide["again"])
     handed_over = 0
 
@@ -64,7 +65,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
             return False
         kernel, blocks = asked.launch.kernel, asked.launch.block_count
         index = sum(isinstance(launch, LaunchCounters) for launch in launches)
-        program, runner = asked.launch.program, BlockRuns(asked, left, outputs)
+        program, runner = asked.launch.program, BlockRuns(asked, left, followed)
         try:
             chosen = choose.Together(list(range(blocks)))
             if not program.may_wait:
@@ -81,7 +82,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
             results = _run(runner, chosen, again=again, keep=partly)
             if partly and _forget(runner, asked.memory, launches, handed_over):
                 runner.take_back()
-                runner = BlockRuns(asked, left, outputs)
+                runner = BlockRuns(asked, left, followed)
                 results = _run(runner, chosen, again=again, keep=False)
             complete = len(runner.ran) == blocks
             spent, budget = runner.spent, 0 if again or complete else closer
@@ -117,6 +118,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     candidate = load_candidate(request, on_launch)
     loaded.append(candidate)
     handed_over = len(candidate.tensors) + (candidate.workspace is not None)
+    followed += range(len(candidate.tensors), handed_over)
     back_tensors(request, candidate, again=again, complete=wide["complete"])
     if not wide["complete"]:
         follow(candidate)
@@ -242,6 +244,11 @@ def _touched(
             ).items()
         },
         read=runner.read(),
+        read_bytes={
+            place: max(result.uses[place].read_bytes for _, result in runner.uses
+                       if place in result.uses)
+            for place in runner.followed if place in runner.read()
+        },
         simulated=runner.spent,
         joins_blocks=not complete and runner.joins_blocks(),
     )  # fmt: skip

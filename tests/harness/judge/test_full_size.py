@@ -37,6 +37,7 @@ class Ran:
 
     written: dict[int, Written] = field(default_factory=dict)
     read: list[int] = field(default_factory=list)
+    read_bytes: dict[int, int] = field(default_factory=dict)
     kernel: str = "k"
     atomic_lines: float = 0.0
     joins_blocks: bool = False

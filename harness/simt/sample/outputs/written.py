@@ -181,9 +181,8 @@ def _short(runner: BlockRuns, blocks: int, cost: int, budget: int) -> Short:
         count += int(ended.sum())
         # What several blocks write is written once.
         uses = [result.uses.get(place) for place in runner.followed]
-        most = [use.written_sectors if use else 0 for use in uses]
-        stored = result.stored[ended].sum(axis=0, dtype=np.float64)
-        written += SECTOR * np.minimum(stored, most)
+        most = [SECTOR * use.written_sectors if use else 0 for use in uses]
+        written += np.minimum(result.stored[ended].sum(axis=0, dtype=np.float64), most)
         others.append(first + np.flatnonzero(~ended))
     by_place = dict(zip(runner.followed, written.tolist(), strict=True))
     return Short(limit, count, by_place, np.concatenate(others))
@@ -196,17 +195,15 @@ def _by_rims(
 
     Such are those that only the first or the last of many rows is for.
     """
-    told = np.sum([result.stored.sum(axis=0) for result in sampled], axis=0)
-    untold = np.flatnonzero(np.zeros(len(runner.followed)) == told)  # All where none was drawn.
+    none = np.zeros((1, len(runner.followed)))
+    told = np.concatenate([none, *(result.stored for result in sampled)]).sum(axis=0)
+    untold = np.flatnonzero(told == 0)
     rims = choose.rims(runner.asked.launch.grid)
     if not untold.size or len(rims) > affordable:
         return {}
     result = runner.looked_at(rims)
-    uses = result.uses if result else {}
-    return {
-        place: float(SECTOR * uses[place].written_sectors)
-        for place in np.array(runner.followed)[untold].tolist() if place in uses
-    }  # fmt: skip
+    stored = (result.stored if result else none).sum(axis=0, dtype=np.float64)
+    return {runner.followed[column]: float(stored[column]) for column in untold.tolist()}
 
 
 def _drawn(
@@ -221,8 +218,8 @@ def _drawn(
 
 
 def _not_drawn(runner: BlockRuns, short: Short, column: int) -> npt.NDArray[np.uint32]:
-    """Return the sectors of a followed allocation that each block wrote which ran undrawn, the
-    short ones left out."""
+    """Return the bytes of a followed allocation that each block wrote which ran undrawn, the short
+    ones left out."""
     drawn = {id(result) for _, result in runner.random}
     found = [
         result.stored[result.work > short.limit, column]
@@ -245,7 +242,7 @@ def _grid_bytes(
     if place in runner.followed:
         column = runner.followed.index(place)
         long = [result.stored[result.work > short.limit, column] for result in sampled]
-        each, weights = np.concatenate(long).astype(np.float64) * SECTOR, None
+        each, weights = np.concatenate(long).astype(np.float64), None
     else:  # Known of each sample alone.
         short = NONE
         weights = np.array([result.work.size for result in sampled], dtype=np.float64)
@@ -258,7 +255,7 @@ def _grid_bytes(
         return known + rest * runner.written_bytes[place] / max(1, len(runner.ran))
     if weights is None:
         near = _not_drawn(runner, short, column)
-        rest, known = rest - near.size, known + SECTOR * float(near.sum(dtype=np.float64))
+        rest, known = rest - near.size, known + float(near.sum(dtype=np.float64))
     mean, error = float(np.average(each, weights=weights)), 0.0
     if each.size > 1:
         ran = each.size if weights is None else float(weights.sum())
