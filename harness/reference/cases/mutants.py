@@ -15,6 +15,7 @@ from ...records.tensors import Tolerance
 from ..loading.model import Reference, ReferenceFault, clone_arguments
 from ..precision.lost_terms import ONE_OF, LostTerms
 from .case import Case, fresh
+from .comparisons import is_whole
 from .epsilon import OtherEpsilon
 
 MOST_OPERATIONS = 64
@@ -34,10 +35,19 @@ class Mutants:
     forward() left out in turn (its first argument handed on). They are told and not refused: the
     epsilon of a later layer is beyond any tolerance, and a ReLU after an absolute value does
     nothing at all.
+
+    On a GPU an index out of range is no exception but the end of the process's context, so that
+    there none is tried of a forward() that makes integers: they may be indices.
+
+    Args:
+        reference: whose forward() it is.
+        spares_indices: whether to keep away from such; on a GPU by default.
     """
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: Reference, spares_indices: bool | None = None) -> None:
         self._reference = reference
+        on_gpu = reference.device.type != "cpu"
+        self._spares_indices = on_gpu if spares_indices is None else spares_indices
         self._alive: dict[str, int | str] | None = None
         """Mutants that passed so far, with the operation they leave out; None before a case."""
         self._visible: set[str] = set()
@@ -63,6 +73,10 @@ class Mutants:
         return "; ".join(name for name in self._alive or () if name in self._visible)
 
     def _all(self, case: Case) -> Iterator[tuple[str, int | str]]:
+        watched = _LeaveOut(None)
+        self._forward(case, watched)
+        if watched.makes_integers and self._spares_indices:
+            return
         if any(answer.dtype in (torch.float32, torch.float64) for answer in case.outputs):
             yield HALF, HALF
         if case.seen.terms >= ONE_OF:
@@ -72,8 +86,6 @@ class Mutants:
             self._forward(case, other)
         if other.any:
             yield EPSILON, EPSILON
-        watched = _LeaveOut(None)
-        self._forward(case, watched)
         for number, name in enumerate(watched.names[:MOST_OPERATIONS]):
             if name:
                 yield f"leaving out {name} (operation {number + 1} of forward)", number
@@ -117,12 +129,18 @@ class _LeaveOut(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, operation: int | None) -> None:
         super().__init__()
         self.names: list[str] = []
+        self.makes_integers = False
         self._operation = operation
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         answer = function(*args, **(kwargs or {}))
+        made = answer if isinstance(answer, tuple | list) else [answer]
+        self.makes_integers |= any(
+            isinstance(each, torch.Tensor) and is_whole(each) and each._base is None
+            for each in made
+        )
         first = next((each for each in args if isinstance(each, torch.Tensor)), None)
         if not isinstance(answer, torch.Tensor) or first is None or answer is first:
             return answer

@@ -46,6 +46,28 @@ def test_what_a_task_cannot_tell_is_told(body: str, weak: list[str], firm: list[
         assert said == ""
 
 
+@pytest.mark.parametrize(
+    ("body", "tried"),
+    [
+        # Without the clamp, or in half precision, an index lies outside of the table.
+        ("x[y.clamp(min=0)].sign() + 1e-9", False),
+        ("x[(x[:, 0].sigmoid() * 63).long()].sign() + 1e-9", False),
+        ("torch.zeros(N, 40).index_add(0, y - 1 + 1, x).sign() + 1e-9", False),
+        ("(x.sign() + 1e-9, x.argmax(1))", False),
+        # Inputs that are indices stay what they are.
+        ("x[y].sign() + 1e-9", True),
+        ("F.nll_loss(x, y, reduction='none').sign() + 1e-9", True),
+        ("torch.where(y[:, None] == 5, x, 0.0).sign() + 1e-9", True),
+    ],
+)
+def test_on_a_gpu_none_is_tried_that_might_make_an_index(body: str, tried: bool) -> None:
+    made = reference(body, "torch.randn(N, 40), torch.randint(0, 40, (N,))", "x, y")
+    weak = Mutants(made, spares_indices=True)
+    for case, (_, name, _) in zip(cases(made, explore(made)), CASES, strict=True):
+        weak.try_case(case, case.tolerances(scale_of(name)))
+    assert ("leaving out add" in weak.weak_to()) is tried
+
+
 def test_doubles_are_tried_in_half_precision_too() -> None:
     assert weakness(reference("x * 3.0", f"{X}.double()")) == ""
     assert mutants.HALF in weakness(reference("x.sign() + 1e-9", f"{X}.double()"))
