@@ -42,6 +42,7 @@ from .launch_writes import (
     not_final,
     reached,
     read_unwritten,
+    still_to_come,
     transfers_of,
 )
 from .left_pages import (
@@ -67,6 +68,9 @@ LEAST_JOINED = 0.99
 all blocks ran: chance makes no part of a sum equal to the whole. Not all of a sector, in which
 neighbours of what these blocks join may lie, that others do."""
 
+LEAST_RIGHT = 0.75
+"""The same of all elements in these sectors: of two elements at the ends of a tile's rows others
+join the sector."""
 MOST_OPEN = 0.5
 """Of these sectors, in which blocks take part of which it is known that they did not run."""
 
@@ -169,7 +173,13 @@ def judge_wide(
                 return disagree, Checked(checked)
             if not complete:
                 alone = untouched(spec, places, outputs[0])
-                steady &= known_elements(spec, outputs[0], passed, got) & alone
+                settled = known_elements(spec, outputs[0], passed, got) & alone
+                differ = np.flatnonzero(both & settled & ~alike)
+                if differ.size:
+                    return unsteady_answer(
+                        spec, int(places[differ[0]]), differ.size, "the same blocks"
+                    ), Checked(checked)
+                steady &= settled
                 if (both & ~steady).any():
                     right, _, _ = _answered(spec, places, got, path, tolerance)
                     sectors = places * got.itemsize // SECTOR
@@ -182,8 +192,7 @@ def judge_wide(
             return wrong_answer(spec, found, which), Checked(checked)
         if not complete:
             share = _share_at_most(launches, place, spec, found)
-            if not goes_by_part(launches, place):
-                share = min(share, hanging.share_at_most(kernels, place))
+            share = min(share, hanging.share_at_most(still_to_come(launches, place)))
             if share < LEAST_WRITTEN:
                 return incomplete(spec, share), Checked(checked)
         if not hanging.joins_rightly:
@@ -226,6 +235,9 @@ class Hanging:
     open_sectors: int = 0
     """Those that blocks join of which it is known that they did not run."""
     open_wrong_sectors: int = 0
+    open: int = 0
+    """Elements there."""
+    open_rightly: int = 0
 
     def add(
         self, hang: NDArray[np.bool_], right: NDArray[np.bool_], alone: NDArray[np.bool_],
@@ -258,32 +270,35 @@ class Hanging:
         self.wrong_sectors += int(wrong.sum())
         self.open_sectors += int(is_open.sum())
         self.open_wrong_sectors += int((is_open & wrong).sum())
+        self.open += int(is_open[place].sum())
+        self.open_rightly += int((is_open[place] & rightly).sum())
 
     @property
     def joins_rightly(self) -> bool:
         """Whether nearly all sectors that atomics touched hold something that is the answer.
 
-        Those are left out that are known to want more, where these are few.
+        And most of the elements there. Those are left out that are known to want more, where these
+        are few.
         """
         sectors, wrong = self.sectors, self.wrong_sectors
         if self.open_sectors <= MOST_OPEN * sectors:
             sectors, wrong = sectors - self.open_sectors, wrong - self.open_wrong_sectors
-        return sectors - wrong >= LEAST_JOINED * sectors
+        joined, rightly = self.joined, self.joined_rightly
+        if self.open_sectors <= MOST_OPEN * self.sectors:
+            joined, rightly = joined - self.open, rightly - self.open_rightly
+        enough = rightly >= LEAST_RIGHT * joined
+        return enough and sectors - wrong >= LEAST_JOINED * sectors
 
-    def share_at_most(self, kernels: Sequence[LaunchReport], place: int) -> float:
+    def share_at_most(self, still_to_come: float) -> float:
         """Return how much of the output can be right in the end, by what its launches write.
 
-        What earlier launches left there and is not the answer, those of which blocks are missing
-        would have to write: a fill before does not make up for what they leave out.
+        What earlier launches left there and is not the answer, others would have to write, which is
+        `still_to_come`: a fill before does not make up for what they leave out.
         """
         others = self.elements - self.joined
         if not others:
             return 1.0
         wrong = 1 - (self.rightly - self.joined_rightly) / others
-        still_to_come = sum(
-            kernel.written[place].grid_bytes for kernel in kernels
-            if place in kernel.written and not kernel.complete
-        )  # fmt: skip
         return 1 - max(0.0, wrong - still_to_come / self.nbytes)
 
 

@@ -12,6 +12,8 @@ from ..records.outcomes import Outcome
 from ..records.tasks import Task
 from ..records.tensors import TensorSpec
 from ..task.full_case import RowTolerance
+from .findings import judge
+from .reports import CaseReport, Finding
 from .verification import ODD_FLAG, may_step
 
 NOT_WRITTEN = "not_written"
@@ -141,11 +143,13 @@ def wrong_answer(
     )
 
 
-def unsteady_answer(spec: TensorSpec, place: int, count: int) -> StageResult:
-    """Return the failure of an output in which two runs of all blocks disagree."""
+def unsteady_answer(
+    spec: TensorSpec, place: int, count: int, which: str = "all blocks"
+) -> StageResult:
+    """Return the failure of an output in which two runs of all blocks disagree, or of some."""
     index = ", ".join(map(str, map(int, np.unravel_index(place, spec.shape)))) if spec.shape else ""
     reason = (
-        "at full dimensions two runs of all blocks, with other poison and in another order of "
+        f"at full dimensions two runs of {which}, with other poison and in another order of "
         f"warps and blocks, disagree: {spec.name}[{index}], and {count - 1} elements near it"
     )
     return StageResult(
@@ -168,16 +172,14 @@ def incomplete(spec: TensorSpec, share: float) -> StageResult:
 
 def reads_unwritten(kernel: str, share: float) -> StageResult:
     """Return the failure of a kernel that reads what no launch writes."""
-    reason = (
-        f"at full dimensions kernel {kernel} reads memory of which the launches before it, and it, "
-        f"write only {100 * share:.0f} %: the rest holds anything"
+    words = (
+        "at full dimensions it reads memory of which the launches before it, and it, write only "
+        f"{100 * share:.0f} %: the rest holds anything"
     )
-    return StageResult(
-        outcome=Outcome.UNINITIALIZED_READ, reason=reason,
-        diagnostics=(
-            Diagnostic(kind="uninitialized_read", message=reason, kernel=kernel),
-        ),
-    )  # fmt: skip
+    kind = "unsupported" if share else "uninitialized_read"
+    failed = judge(CaseReport(reports=[Finding(kind, words, kernel)]))
+    assert failed is not None
+    return failed
 
 
 def joined_by_others(spec: TensorSpec, open_elements: int, joined: int) -> StageResult:

@@ -56,18 +56,39 @@ def not_final(launches: Launches, place: int) -> str:
 
 def goes_by_part(launches: Launches, place: int) -> bool:
     """Say whether what writes an output reads what launches, of which blocks are missing, left."""
-    partial: set[int | None] = set()
+    return any(
+        place == each.place if isinstance(each, TransferReport) else place in each.written
+        for each in _by_part(launches)
+    )
+
+
+def still_to_come(launches: Launches, place: int) -> float:
+    """Return the bytes of an output that blocks which did not run would write, or others write by
+    what these would have left, by estimate."""
+    by_part = {id(each) for each in _by_part(launches)}
+    found = 0.0
     for each in launches:
         if isinstance(each, TransferReport):
-            source = each.source_place if each.copy else None
-            into = {each.place} if source in partial else set()
+            found += (id(each) in by_part and each.place == place) * each.width * each.height
+        elif place in each.written and (not each.complete or id(each) in by_part):
+            found += each.written[place].grid_bytes
+    return found
+
+
+def _by_part(launches: Launches) -> list[LaunchReport | TransferReport]:
+    """Return those that read what launches, of which blocks are missing, left."""
+    partial: set[int | None] = set()
+    found: list[LaunchReport | TransferReport] = []
+    for each in launches:
+        if isinstance(each, TransferReport):
+            reads = each.copy and each.source_place in partial
+            partial |= {each.place} if reads else set()
         else:
-            source = next((at for at in each.read if at in partial), None)
-            into = set(each.written) if source is not None or not each.complete else set()
-        if source is not None and source in partial and place in into:
-            return True
-        partial |= into
-    return False
+            reads = not partial.isdisjoint(each.read)
+            partial |= set(each.written) if reads or not each.complete else set()
+        if reads:
+            found.append(each)
+    return found
 
 
 def carried_to(

@@ -75,6 +75,7 @@ COMPARING: dict[Any, Callable[[Sequence[Any]], list[Any]]] = {
     **dict.fromkeys((_aten.round, _aten.frac), _always(0.5, 1.5, 2.5)),
     **dict.fromkeys((_aten.floor, _aten.ceil, _aten.trunc), _always(1.0, 2.0)),
     **dict.fromkeys((_aten.remainder, _aten.fmod, _aten.floor_divide), _multiples),
+    _aten.histc: _numbers(2, 3),
     _aten.softplus: _softplus,
     _aten.bucketize: _numbers(1),
 }  # fmt: skip
@@ -201,13 +202,16 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
                 if not is_rounded and operation in NAMING:
                     beside, held = NAMING[operation], operation in HOLDING
                     self._name(each, [*numbers(args), *named], beside, held=held)
-        written = answer[0] if isinstance(answer, tuple | list) and answer else answer
-        if isinstance(written, torch.Tensor):
+        several = answer if isinstance(answer, tuple | list) else [answer]
+        written = several[0] if several else None
+        if function.is_view:
+            for each in several:
+                if isinstance(each, torch.Tensor):
+                    self._followed[each] = known
+        elif isinstance(written, torch.Tensor):
             passed = self._known(passed_on(operation, args))
             if function._schema.is_mutable:
                 self._rewrite(operation, written, passed)
-            elif function.is_view:
-                self._followed[written] = known
             elif passed:
                 self._followed[written] = passed
             if known and not is_rounded and not passed:

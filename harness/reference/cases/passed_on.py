@@ -17,7 +17,8 @@ _FIRST = (
     _aten.masked_select, _aten.masked_fill, _aten.index_fill, _aten.fill_diagonal_, _aten.tril,
     _aten.triu, _aten.relu, _aten.clamp, _aten.clamp_min, _aten.clamp_max, _aten.hardtanh,
     _aten.amax, _aten.amin, _aten.max, _aten.min, _aten.sort, _aten.topk, _aten.cummax,
-    _aten.cummin, _aten.unfold_copy, _aten.im2col, _aten.pixel_shuffle, _aten.channel_shuffle,
+    _aten.cummin, _aten.median, _aten.nanmedian, _aten.mode, _aten.kthvalue,
+    _aten.unfold_copy, _aten.im2col, _aten.pixel_shuffle, _aten.channel_shuffle,
     _aten._unsafe_index, _aten._unsafe_view, _aten.max_pool2d_with_indices,
 )  # fmt: skip
 _FIRST_AND_SECOND = (

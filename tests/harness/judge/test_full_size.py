@@ -531,6 +531,14 @@ def test_where_blocks_are_missing_what_hangs_on_them_is_not_compared(example: Ex
     example.leave(left, FIRST_HALF)
     left[1405:1408] += 3
     example.leave(left, FIRST_HALF, run=1)
+    # Nothing that it is made of could still change: it hangs on poison or on the order of blocks.
+    failed, _ = example.wide(HALF)
+    assert failed.outcome is Outcome.NONDETERMINISTIC
+    assert "two runs of the same blocks" in failed.reason and "out0[2, 5]" in failed.reason
+    path = example.folders[0] / "out0.known"
+    known = bytearray(path.read_bytes())
+    known[4 * 1405 : 4 * 1408] = bytes(12)
+    path.write_bytes(known)
     failed, checked = example.wide(HALF)
     assert failed is None and checked.elements == 2097 and checked.orders == 2
     assert checked.withheld == "3 elements hang on blocks that were not run"
@@ -557,7 +565,7 @@ def test_what_is_not_known_to_be_final_is_not_compared(example: Example) -> None
         example.wide(HALF)
 
 
-@pytest.mark.parametrize(("right", "passes"), [(8, True), (1, True), (0, False)])
+@pytest.mark.parametrize(("right", "passes"), [(8, True), (6, True), (5, False), (0, False)])
 def test_what_atomics_join_is_the_answer_or_the_kernel_is_not_confirmed(
     example: Example, right: int, passes: bool
 ) -> None:
@@ -577,7 +585,7 @@ def test_what_atomics_join_is_the_answer_or_the_kernel_is_not_confirmed(
 
 @pytest.mark.parametrize(
     ("wrong", "passes"),
-    [([0], True), ([7], True), ([0, 1, 6, 7], True), ([3], False), ([0, 4], False),
+    [([0], True), ([7], True), ([0, 7], True), ([0, 1, 6, 7], False), ([3], False), ([0, 4], False),
      ([1, 7], False)],
 )  # fmt: skip
 def test_between_elements_that_are_the_answer_all_are_that_atomics_join(
@@ -618,6 +626,49 @@ def test_what_atomics_join_is_right_in_both_runs(example: Example) -> None:
     np.array([3000 * 4 // 32], np.int64).tofile(example.folders[0] / "out0.atomics")
     failed, _ = example.wide(HALF)
     assert failed is not None and failed.outcome is Outcome.UNSUPPORTED
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_touch_of_what_is_incomplete_makes_up_for_nothing(
+    example: Example, reads: bool
+) -> None:
+    """A fill, a kernel that leaves out half of what is its own, and one that reads a little."""
+    values = example.right.copy()
+    values[FIRST_HALF.stop :] = 0
+    for run in (0, 1):
+        example.leave(values, run=run)
+        known = bytes([1]) * (BYTES // 2) + bytes([0]) * (BYTES - BYTES // 2)
+        (example.folders[run] / "out0.known").write_bytes(known)
+    fill = Ran({OUTPUT: wrote()}, sampled_blocks=8)
+    whole = Ran({OUTPUT: wrote()})
+    touch = Ran({OUTPUT: wrote(0, 4)}, read=[OUTPUT] if reads else [], sampled_blocks=8)
+    assert example.wide(fill, whole, touch)[0] is None, "the blocks that did not run may write it"
+    half = Ran({OUTPUT: wrote(grid_bytes=BYTES / 2)})
+    failed, _ = example.wide(fill, half, touch)
+    assert failed is not None and "write only 50 %" in failed.reason
+
+
+LEFT_IN_WORKSPACE = Ran({WORKSPACE: wrote()})
+
+
+@pytest.mark.parametrize(
+    ("before", "read", "words"),
+    [
+        ([LEFT_IN_WORKSPACE], BYTES, ""),
+        ([Ran({WORKSPACE: wrote(grid_bytes=0.9 * BYTES)})], BYTES, "write only 90 %"),
+        ([Ran({WORKSPACE: wrote(grid_bytes=0.9 * BYTES)})], BYTES // 2, ""),
+        ([], 64, "write only 0 %"),
+        ([transfer(place=WORKSPACE, copy=False)], BYTES, ""),
+    ],
+)
+def test_what_is_read_is_written_by_someone(
+    example: Example, before: list[Ran | TransferReport], read: int, words: str
+) -> None:
+    for run in (0, 1):
+        example.leave(example.right, run=run)
+    reader = Ran({OUTPUT: wrote()}, read=[WORKSPACE], read_bytes={WORKSPACE: read})
+    failed, _ = example.wide(*before, reader)
+    assert words in failed.reason if words else failed is None
 
 
 @pytest.mark.parametrize("reads", [True, False])
