@@ -24,7 +24,7 @@ APART, APART_NODES, APART_SECONDS = 3, 500, 90.0
 """Variants that tell sizes apart, operations above which there is one, for each is exported, and
 what they are waited for."""
 
-DRAWS_VERSION = "2"
+DRAWS_VERSION = "3"
 """Raised when the same seed draws other sizes, or they are described in another way."""
 
 

@@ -84,19 +84,13 @@ def write_initial_cuda(
 def write_for_all_sizes(task: Task, apart: Sequence[Task]) -> InitialKernel | NotWritten:
     """Return a first CUDA source that names every size of the task that can change.
 
-    A size may be the same in full and in one of the other variants alone: another is laid beside
-    the full one then.
-
     Args:
         task: the task.
         apart: the same one, with small variants in which all sizes that can change are others.
     """
-    found: InitialKernel | NotWritten = NotWritten(reason="its sizes cannot change")
-    for at, first in enumerate(apart):
-        found = write_initial_cuda(first, [task, *apart[:at], *apart[at + 1 :]])
-        if isinstance(found, InitialKernel):
-            break
-    return found
+    if not apart:
+        return NotWritten(reason="its sizes cannot change")
+    return write_initial_cuda(apart[0], [task, *apart[1:]])
 
 
 def _write(task: Task) -> InitialKernel:

@@ -7,6 +7,7 @@ else they stay. Trials are counted, not timed: the same seed draws the same size
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Collection, Mapping
 
@@ -25,11 +26,16 @@ MOST_GROWTH = 1.5
 _RANGES = ((0.5, 0.95), (1.03, 1.14), (0.6, 1.1))
 """Of the first, the second and each further shape, as factors of the base's sizes."""
 
+_FAR_BELOW = (0.5, 0.72)
+"""Instead of the first, where sizes are told apart: what is rounded to multiples (channels to
+eights, the nearest or the next) is another at last, if it is two of them or more."""
+
 _EVEN = 16
 """What the third shape's sizes are multiples of, and every third's after it: wide loads fit."""
 
 Values = dict[str, int]
 Names = tuple[str, ...]
+Ranges = tuple[tuple[float, float], ...]
 
 
 def other_sizes(
@@ -53,17 +59,20 @@ def other_sizes(
         return []
     attempt = _Trials(full, source, base, at_base.cost).attempt
     groups = _groups(base, beside or {})
-    units = _units(groups, at_base, attempt, random.Random(seed))
+    ranges = _RANGES if beside is None else (_FAR_BELOW, *_RANGES[1:])
+    units = _units(groups, at_base, attempt, random.Random(seed), ranges)
     found: list[Variant] = []
     for number in range(count):
         draw = random.Random(f"{seed} {number}")
         values: Values = {}
-        together = _drawn(groups, units, number, draw, {})
+        together = _drawn(groups, units, number, draw, {}, ranges)
         best = attempt(together) if together else None
         if together and best is None:
             # What cannot change with the rest stays.
             for names in units:
-                one = values | _drawn(groups, {names: units[names]}, number, draw, values)
+                one = values | _drawn(
+                    groups, {names: units[names]}, number, draw, values, ranges
+                )
                 if (variant := attempt(one)) is not None:
                     values, best = one, variant
         if best is not None and all(best.dimensions != each.dimensions for each in found):
@@ -114,6 +123,7 @@ def _units(
     at_base: Variant,
     attempt: Callable[[Values], Variant | None],
     draw: random.Random,
+    ranges: Ranges,
 ) -> dict[Names, int]:
     """Return what each group that can change alone must be a multiple of.
 
@@ -125,7 +135,7 @@ def _units(
         for unit in UNITS:
             if value < 2 * unit:
                 break
-            variant = attempt(dict.fromkeys(names, _number(value, unit, 0, draw, ())))
+            variant = attempt(dict.fromkeys(names, _number(value, unit, 0, draw, (), ranges)))
             if variant is not None:
                 if [each["shape"] for each in variant.tensors] != shapes:
                     found[names] = unit
@@ -139,18 +149,20 @@ def _drawn(
     number: int,
     draw: random.Random,
     beside: Values,
+    ranges: Ranges,
 ) -> Values:
     """Return new sizes for some groups, none that another has."""
     values: Values = {}
     for names, unit in units.items():
         taken = {*values.values(), *beside.values()}
-        values |= dict.fromkeys(names, _number(groups[names], unit, number, draw, taken))
+        values |= dict.fromkeys(names, _number(groups[names], unit, number, draw, taken, ranges))
     return values
 
 
 def _number(
-    value: int, unit: int, number: int, draw: random.Random, taken: Collection[int]
-) -> int:
+    value: int, unit: int, number: int, draw: random.Random, taken: Collection[int],
+    ranges: Ranges,
+) -> int:  # fmt: skip
     """Return another size of so many units: a prime number of them, later any but powers of two.
 
     The first is below the value and the second above it.
@@ -158,14 +170,19 @@ def _number(
     if number % 3 == 2 and value >= 4 * _EVEN:
         unit = max(unit, _EVEN)
     count = max(2, value // unit)
-    start = max(2, round(count * draw.uniform(*_RANGES[min(number, 2)])))
-    for step in range(4 * count + 64):
-        tried = start + (step + 1) // 2 * (1 if step % 2 else -1)
-        if tried < 2 or tried * unit in (value, *taken) or (number == 1 and tried < count):
-            continue
-        # Among few units there may be nothing but powers of two.
-        if count < 8 or (_is_prime(tried) if number < 2 else tried & (tried - 1)):
-            return tried * unit
+    start = max(2, round(count * draw.uniform(*ranges[min(number, 2)])))
+    far = number == 0 and ranges[0] == _FAR_BELOW
+    # Among few units there may be none so far below.
+    for limit in (_FAR_BELOW[1] * value, math.inf) if far else (math.inf,):
+        for step in range(4 * count + 64):
+            tried = start + (step + 1) // 2 * (1 if step % 2 else -1)
+            if tried < 2 or tried * unit in (value, *taken) or (number == 1 and tried < count):
+                continue
+            # Among few units there may be nothing but powers of two.
+            if tried * unit <= limit and (
+                count < 8 or (_is_prime(tried) if number < 2 else tried & (tried - 1))
+            ):
+                return tried * unit
     return (count + 1) * unit
 
 

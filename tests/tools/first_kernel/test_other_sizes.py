@@ -107,6 +107,95 @@ def get_inputs():
     return [torch.randn(rows, columns)]
 """
 
+ROUNDED = """\
+import torch
+import torch.nn as nn
+
+batch_size, height, first, second, third = 64, 64, 56, 40, 24
+
+
+def rounded(channels, to=16):
+    return max(to, int(channels + to / 2) // to * to)
+
+
+class Model(nn.Module):
+    def __init__(self, *channels):
+        super().__init__()
+        widths = [3, *map(rounded, channels)]
+        self.steps = nn.Sequential(
+            *(nn.Conv2d(before, after, 1) for before, after in zip(widths, widths[1:]))
+        )
+
+    def forward(self, x):
+        return self.steps(x) / 24
+
+
+def get_inputs():
+    return [torch.rand(batch_size, 3, height, height)]
+
+
+def get_init_inputs():
+    return [first, second, third]
+"""
+"""64, 48 and 32 channels: each variant leaves another of them as it is."""
+
+GHOSTS = """\
+import torch
+import torch.nn as nn
+
+batch_size, features, clusters, ghosts = 4096, 1024, 18, 10
+
+
+class Model(nn.Module):
+    def __init__(self, features, clusters, ghosts):
+        super().__init__()
+        self.clusters = clusters
+        self.centres = nn.Parameter(torch.randn(features, clusters + ghosts))
+
+    def forward(self, x):
+        assigned = torch.matmul(x, self.centres).softmax(1)
+        return assigned[:, : self.clusters] - assigned[:, self.clusters :].sum(1, keepdim=True)
+
+
+def get_inputs():
+    return [torch.rand(batch_size, features)]
+
+
+def get_init_inputs():
+    return [features, clusters, ghosts]
+"""
+"""28 columns are two squares of 16, as 18 are: a number of squares is none of the task."""
+
+PYRAMID = """\
+import torch
+import torch.nn as nn
+
+batch_size, height, first, second, third = 12, 64, 32, 16, 8
+
+
+class Model(nn.Module):
+    def __init__(self, first, second, third):
+        super().__init__()
+        self.steps = nn.Sequential(
+            nn.Conv2d(3, first, 3, padding=1),
+            nn.Conv2d(first, second, 3, stride=2, padding=1),
+            nn.MaxPool2d(2),
+            nn.Conv2d(second, third, 3, stride=2, padding=1),
+            nn.Conv2d(third, second, 1),
+        )
+
+    def forward(self, x):
+        return self.steps(x).amax(3)
+
+
+def get_inputs():
+    return [torch.rand(batch_size, 3, height, height)]
+
+
+def get_init_inputs():
+    return [first, second, third]
+"""
+
 
 def loaded(folder: Path, text: str) -> Task:
     path = folder / "task.py"
@@ -135,6 +224,28 @@ async def test_told_apart_a_kernel_holds_at_unseen_sizes(tmp_path: Path, text: s
     stages = [await verified(device, each, written(task)) for each in (task, *unseen)]
     holds = [each.outcome is Outcome.PASSED for each in stages]
     assert holds[0] and not all(holds)
+
+
+@pytest.mark.parametrize(
+    "text, written_for, other",
+    every(3, [
+        (ROUNDED, "64, 64, 56, 40, 24", "2, 9, 90, 3, 50"),
+        (GHOSTS, "4096, 1024, 18, 10", "96, 64, 9, 5"),
+        (ROUNDED, "64, 64, 56, 40, 24", "3, 13, 7, 70, 9"),
+        (PYRAMID, "12, 64, 32, 16, 8", "3, 11, 2, 9, 150"),
+        (GHOSTS, "4096, 1024, 18, 10", "64, 128, 60, 12"),
+        (PYRAMID, "12, 64, 32, 16, 8", "2, 35, 3, 40, 7"),
+    ]),
+)  # fmt: skip
+async def test_told_apart_a_kernel_holds_at_sizes_far_from_its_own(
+    tmp_path: Path, text: str, written_for: str, other: str
+) -> None:
+    task = loaded(tmp_path, text)
+    source, device = written(task, told_apart_now(task)), SimulatedDevice("H100")
+    assert written_for in text
+    for each in (task, loaded(tmp_path, text.replace(written_for, other))):
+        stage = await verified(device, each, source)
+        assert stage.outcome is Outcome.PASSED, stage.reason
 
 
 def test_sizes_that_are_one_in_full_but_not_when_verified_go_apart(tmp_path: Path) -> None:

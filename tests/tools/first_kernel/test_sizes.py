@@ -11,8 +11,15 @@ from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.records.tensors import TensorSpec
 from kernelblaster.tools.first_kernel.kernels.source import _bytes
 from kernelblaster.tools.first_kernel.program.arrays import Storage
-from kernelblaster.tools.first_kernel.program.sizes import Sizes
-from kernelblaster.tools.first_kernel.program.values import CannotWrite
+from kernelblaster.tools.first_kernel.program.orders import never_more
+from kernelblaster.tools.first_kernel.program.sizes import (
+    Sizes,
+    ceil_div,
+    count,
+    literal,
+    slid,
+    times,
+)
 
 
 def task(full: Sequence[int], small: Sequence[int]) -> Task:
@@ -71,24 +78,67 @@ def test_a_number_without_a_formula_is_chosen_in_each_variant() -> None:
     assert told == "X_SIZE_0 == 64 ? 1 : X_SIZE_0 == 32 ? 2 : 3"
 
 
-def test_what_only_a_further_variant_tells_from_a_number_is_refused() -> None:
-    sizes = Sizes(task((64,), (32,)), [task((64,), (16,))])
-    with pytest.raises(CannotWrite, match="7 in two variants"):
-        sizes.of(7, 7, (8,))
-    assert sizes.of(7, 7, (7,)).text == "7"
+def test_what_only_a_further_variant_tells_from_a_number_is_a_size() -> None:
+    """Widths that were rounded to multiples are the same in many variants, not in all."""
+    sizes = Sizes(task((64, 16), (32, 16)), [task((64, 16), (16, 8)), task((64, 16), (48, 16))])
+    assert sizes.of(16, 16, (8, 16)).text == "X_SIZE_1" and sizes.of(16, 16, (16, 16)).text == "16"
+    six = sizes.of(96, 96, (48, 96))
+    assert sizes.formulas[six.text] == "X_SIZE_1 * 6"
+    assert six.same_as(times(literal(6), sizes.of(16, 16, (8, 16))))
+    assert not six.same_as(literal(96)) and not six.is_number
 
 
-def test_results_that_share_a_place_get_room_for_the_largest_in_any_variant() -> None:
-    one, other = task((16, 20), (4, 8)), task((16, 20), (20, 10))
-    for beside, text in (((), "X_SIZE_1 * 4"),
-                         ((other,), "larger(X_SIZE_0 * 4, X_SIZE_1 * 4)")):  # fmt: skip
-        sizes = Sizes(one, beside)
-        others = (20,), (10,)
-        found = _bytes(
-            [Storage("a", "float32", sizes.of(16, 4, others[0] if beside else ())),
-             Storage("b", "float32", sizes.of(20, 8, others[1] if beside else ()))], sizes,
-        )  # fmt: skip
-        assert text in found and ("larger" in found) == bool(beside)
+def test_a_quotient_that_is_rounded_is_a_number_of_numbers_alone() -> None:
+    sizes = Sizes(task((48, 33), (36, 40)), [task((48, 33), (40, 35))])
+    width, other = sizes.of(48, 36, (40,)), sizes.of(33, 40, (35,))
+    tiles = ceil_div(width, 16)
+    assert tiles.is_always(3) and tiles.text == "(X_SIZE_0 + 15) / 16"
+    assert count([other, tiles]).text == "X_SIZE_1 * ((X_SIZE_0 + 15) / 16)"
+    assert sizes.named(tiles).text == "SIZE_0" and not sizes.named(tiles).is_number
+    assert ceil_div(literal(48), 16) == literal(3)
+
+
+def test_how_a_half_is_rounded_is_taken_from_what_halves() -> None:
+    """The sizes of all variants may be even: what a window does to odd ones is its rule."""
+    sizes = Sizes(task((64,), (32,)), [task((64,), (48,))])
+    size = sizes.of(64, 32, (48,))
+    for window, offset, text in ((3, 3, "X_SIZE_0 / 2"), (3, 4, "(X_SIZE_0 + 1) / 2"),
+                                 (2, 2, "X_SIZE_0 / 2"), (1, 2, "(X_SIZE_0 + 1) / 2")):  # fmt: skip
+        (found,) = sizes.dims([32], [16], [24], likely=[slid(size, literal(window), offset, 2)])
+        assert sizes.formulas.get(found.text, found.text) == text
+    (same,) = sizes.dims([62], [30], [46], likely=[slid(size, literal(3), 1, 1)])
+    assert sizes.formulas[same.text] == "X_SIZE_0 - 2"
+    (other,) = sizes.dims([128], [64], [96], likely=[slid(size, literal(3), 1, 1)])
+    assert sizes.formulas[other.text] == "X_SIZE_0 * 2"
+
+
+FORMULAS = {"SIZE_0": "(X_SIZE_1 + 1) / 2", "SIZE_1": "SIZE_0 / 2", "SIZE_2": "N * SIZE_0",
+            "SIZE_3": "X_SIZE_1 + 1"}  # fmt: skip
+
+
+@pytest.mark.parametrize("one, other, told", [
+    ("(N * C) * 4", "((N * C) * H) * 4", True), ("((N * C) * H) * 4", "(N * C) * 4", False),
+    ("N * C", "C * N", True), ("N * C", "N * D", False), ("N * SIZE_1", "SIZE_2", True),
+    ("SIZE_1 * SIZE_1", "SIZE_0 * X_SIZE_1", True), ("SIZE_0 * 2", "X_SIZE_1", False),
+    ("SIZE_3", "X_SIZE_1", False), ("A - B", "A", False), ("A - B", "A - B", True),
+    ("SIZE_1 * SIZE_1", "SIZE_0 * N", False),
+])  # fmt: skip
+def test_of_two_products_one_is_never_the_larger(one: str, other: str, told: bool) -> None:
+    assert never_more(one, other, FORMULAS) is told
+
+
+def test_results_that_share_a_place_get_room_for_the_largest_at_any_sizes() -> None:
+    """One may be the larger in all variants that are known, and not in the next."""
+    sizes = Sizes(task((16, 20), (4, 8)))
+    rows, columns = sizes.of(16, 4), sizes.of(20, 8)
+    stored = {
+        name: Storage(name, "float32", size)
+        for name, size in (("a", rows), ("b", columns), ("c", times(rows, columns)))
+    }
+    assert "larger(X_SIZE_0 * 4, X_SIZE_1 * 4)" in _bytes([stored["a"], stored["b"]], sizes)
+    for order in ("ac", "ca", "abc", "cba"):
+        found = _bytes([stored[name] for name in order], sizes)
+        assert "larger" not in found and "X_SIZE_0 * X_SIZE_1" in found
 
 
 def test_a_computed_number_keeps_the_name_that_is_right_elsewhere() -> None:

@@ -100,7 +100,7 @@ class Pen:
 
     def size(self, dim: Dim, hint: str = "size") -> str:
         """Return the name of a number in this kernel; 0 and 1 are themselves."""
-        if dim.full == dim.verify and dim.full in (0, 1):
+        if dim.is_number and dim.full in (0, 1):
             return str(dim.full)
         # One and the same size, for whatever it is used: equal sizes may differ in other launches.
         if id(dim) in self._sizes:

@@ -13,6 +13,7 @@ from ....harness.records.tasks import Task
 from ....harness.records.tensors import DTYPE_BYTES
 from ..program.arrays import Array, Storage
 from ..program.free_names import free_name
+from ..program.orders import never_more
 from ..program.sizes import Sizes, atom, same_as_zero
 from .missing import MissingKernel, Sketch, Unwritten
 from .pen import C_TYPES, INDEX, Hole, Pen
@@ -200,20 +201,12 @@ def _misfit(sharing: Sequence[Storage], storage: Storage) -> tuple[int, int]:
 
 def _bytes(sharing: Sequence[Storage], sizes: Sizes) -> str:
     """Return the size of a place as text: the largest of what shares it, aligned."""
-    found = {}
+    kept: list[str] = []
     for each in sharing:
-        width, size = DTYPE_BYTES[each.dtype], each.size
-        values = (size.full, size.verify, *sizes.elsewhere(size.text))
-        found[tuple(value * width for value in values)] = f"{atom(size)} * {width}"
-    # What is smaller than another in all variants that are known says nothing.
-    kept = [
-        text for size, text in found.items()
-        if not any(
-            other != size and len(other) == len(size)
-            and all(theirs >= ours for theirs, ours in zip(other, size, strict=True))
-            for other in found
-        )
-    ]  # fmt: skip
+        text = f"{atom(each.size)} * {DTYPE_BYTES[each.dtype]}"
+        if not any(never_more(text, other, sizes.formulas) for other in kept):
+            kept = [other for other in kept if not never_more(other, text, sizes.formulas)]
+            kept.append(text)
     largest = kept[0]
     for text in kept[1:]:
         largest = f"larger({largest}, {text})"

@@ -19,8 +19,8 @@ def _attention(write: Writing, call: Call) -> Results:
         raise IsRandom(f"{call.where} with dropout is random")
     width = query.dims[-1]
     if scale is None:
-        scale = Number(f"(1.0f / sqrtf(static_cast<float>({width.text})))") if (
-            width.full != width.verify) else width.full**-0.5  # fmt: skip
+        scale = width.full**-0.5 if width.is_number else (
+            Number(f"(1.0f / sqrtf(static_cast<float>({width.text})))"))  # fmt: skip
     if call.kwargs.get("enable_gqa"):
         key, value = (_for_groups(write, each, query.dims[-3]) for each in (key, value))
     lead = broadcast([query.dims[:-2], key.dims[:-2], value.dims[:-2]])

@@ -11,7 +11,20 @@ from ..kernels.pen import Pen
 from ..program.arrays import FLOATING, Array, expanded, flipped, part, permuted, unsqueezed, without
 from ..program.calls import Call
 from ..program.pointwise import number
-from ..program.sizes import ZERO, as_dim, count, divided, negative, plus, times
+from ..program.sizes import (
+    ZERO,
+    as_dim,
+    ceil_div,
+    count,
+    divided,
+    literal,
+    minus,
+    negative,
+    plus,
+    same_as_zero,
+    times,
+    values,
+)
 from ..program.values import ONE, CannotWrite, Dim, Dims, IsRandom
 
 
@@ -141,15 +154,14 @@ def _split(write: Writing, call: Call) -> Results:
     if call.base == "chunk" or call.base == "tensor_split":
         if not isinstance(given, int):
             raise CannotWrite(f"{call.where} into a number of parts that differs is not written")
-        each = write.known.of(-(-size.full // given), -(-size.verify // given))
-        given = each
+        given = write.known.named(ceil_div(size, given))
     if not isinstance(given, tuple):
         each = as_dim(given)
-        parts = -(-size.full // each.full)
-        if -(-size.verify // each.verify) != parts:
+        parts, *others = values(lambda whole, one: -(-whole // one), size, each)
+        if any(other != parts for other in others):
             raise CannotWrite(f"{call.where} gives {parts} parts, and others when shrunk")
-        last = (size.full - (parts - 1) * each.full, size.verify - (parts - 1) * each.verify)
-        given = (*[each] * (parts - 1), write.known.of(*last))
+        before = times(literal(parts - 1), each)
+        given = (*[each] * (parts - 1), write.known.named(minus(size, before)))
     begin, found = ZERO, []
     for one in map(as_dim, given):
         found.append(part(array, axis, begin, one))
@@ -161,7 +173,7 @@ def _unbind(write: Writing, call: Call) -> Results:
     array = write.array(call.args[0], call.name)
     axis = call.axis(1, "dim", len(array.dims), 0)
     size = array.dims[axis]
-    if size.full != size.verify:
+    if not size.is_number:
         raise CannotWrite(f"{call.where} gives {size.full} parts, and others when shrunk")
     return tuple(
         without(part(array, axis, as_dim(index), ONE), [axis]) for index in range(size.full)
@@ -295,7 +307,7 @@ def _rolled(write: Writing, call: Call, array: Array, shifts: Mapping[int, Any])
         for axis, shift in shifts.items():
             size = array.dims[axis]
             moved = as_dim(shift)
-            forward = write.known.of(-moved.full % size.full, -moved.verify % size.verify)
+            forward = write.known.following(lambda by, among: -by % among, moved, size)
             text = pen.size(forward, "shift")
             found[axis] = f"({here[axis]} + {text}) % {pen.size(size)}"
         return found
@@ -316,10 +328,11 @@ def _pad(write: Writing, call: Call) -> Value:
     for position in range(len(pads) // 2):
         axis = rank - 1 - position
         before, after = pads[2 * position], pads[2 * position + 1]
-        if before.full == after.full == 0 == before.verify == after.verify:
+        if same_as_zero(before) and same_as_zero(after):
             continue
         name, size = pen.name(f"from_{axis}"), pen.size(array.dims[axis])
-        text = f"{here[axis]} - {pen.size(before, 'before')}" if before.full else here[axis]
+        text = f"{here[axis]} - {pen.size(before, 'before')}" if (
+            not same_as_zero(before)) else here[axis]  # fmt: skip
         mutable = "const " if "constant" in mode else ""
         pen.line(f"{mutable}index_t {name} = {text};")
         if "constant" in mode:

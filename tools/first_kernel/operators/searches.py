@@ -11,7 +11,7 @@ from ..kernels.nests import Lazy, Results, Scalar, Value, Writing
 from ..kernels.pen import Pen
 from ..program.arrays import FLOATING, Array, expanded, part, unsqueezed, whole, without
 from ..program.calls import Call
-from ..program.sizes import ZERO, as_dim, count
+from ..program.sizes import ZERO, as_dim, ceil_div, count, minus
 from ..program.values import ONE, CannotWrite, Dims, broadcast
 from .gathers import index_at
 from .movement import axis_names, from_start, slice_start
@@ -302,7 +302,7 @@ def _kth(write: Writing, call: Call) -> Results:
     axis = 0 if whole_of else call.axis(place, "dim", rank, -1)
     keep = not whole_of and call.flag(place + 1, "keepdim")
     size = array.dims[axis]
-    middle = write.known.of((size.full + 1) // 2, (size.verify + 1) // 2)
+    middle = write.known.named(ceil_div(size, 2))
     k_th = as_dim(call.args[1]) if call.base == "kthvalue" else middle
     dims = tuple(ONE if each == axis else dim for each, dim in enumerate(array.dims))
     values = write.new(call.name, dims, array.dtype)
@@ -335,7 +335,7 @@ def _bag(write: Writing, call: Call) -> Results:
     left_out = None if left_out is None or int(left_out) < 0 else int(left_out)
     bags = begins.dims[0]
     if call.flag(7, "include_last_offset"):
-        bags = write.known.of(bags.full - 1, bags.verify - 1)
+        bags = write.known.named(minus(bags, ONE))
     dims = (bags, table.dims[1])
     out = write.new(call.name, dims, table.dtype)
     pen = write.pen("embedding_bag")

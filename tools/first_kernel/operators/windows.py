@@ -40,7 +40,7 @@ def _convolution(write: Writing, call: Call) -> Value:
     weight = write.array(call.args[1])
     if padding == "same":
         pads = tuple(
-            write.known.of((d.full * (k.full - 1)) // 2, (d.verify * (k.verify - 1)) // 2)
+            write.known.following(lambda gap, size: gap * (size - 1) // 2, d, k)
             for d, k in zip(dilation, weight.dims[2:], strict=True)
         )
     else:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ....harness.records.programs import Program, ProgramNode
 from ....harness.records.tasks import Task
 from .pointwise import number
-from .sizes import Sizes, as_dim
-from .values import CannotWrite, Dims
+from .sizes import ZERO, Sizes, as_dim, slid, times
+from .values import ONE, CannotWrite, Dims
 
 VIEWS = frozenset(
     ("t", "transpose", "permute", "numpy_T", "mT", "swapaxes", "swapdims", "movedim", "view",
@@ -142,11 +142,19 @@ def calls_of(task: Task, sizes: Sizes, beside: Sequence[Task] = ()) -> list[Call
     renamed = {theirs.name: ours.name
                for each in others for ours, theirs in zip(nodes, each, strict=True)}  # fmt: skip
     needed = _needed(task.program)
-    return [
-        _Pairing(sizes, renamed, ours).call(*theirs)
-        for ours, *theirs in zip(nodes, *others, strict=True)
-        if ours.name in needed
-    ]
+    tensors = [each.tensors for each in (task.full, *(each.verify for each in (task, *beside)))]
+    shapes = {
+        first.name: sizes.dims(first.shape, *(each.shape for each in rest))
+        for first, *rest in zip(*tensors, strict=True)
+    }
+    calls = []
+    for ours, *theirs in zip(nodes, *others, strict=True):
+        if ours.name in needed:
+            call = _Pairing(sizes, renamed, ours).call(*theirs, shapes=shapes)
+            calls.append(call)
+            if call.dims is not None:
+                shapes[call.name] = call.dims
+    return calls
 
 
 def _small_program(task: Task) -> Program:
@@ -202,6 +210,46 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(each)
 
 
+def places_of_windows(call: Call, shapes: Mapping[str, Dims]) -> Dims:
+    """Return the last sizes of a result that a window slides over, as follows from its rule.
+
+    How a half is rounded is the rule's: sizes in all variants may be even.
+
+    Args:
+        call: any operation; nothing is returned for one without a window, or of another rule.
+        shapes: of the values before it, by name.
+    """
+    rank = next((rank for rank in (1, 2, 3) if call.base.endswith(f"{rank}d")), 0)
+    first, *rest = (shapes.get(getattr(each, "name", "")) for each in (*call.args[:2], None))
+    if not rank or first is None or len(first) < rank:
+        return ()
+    averages = call.base == f"avg_pool{rank}d"
+    if call.base == f"conv{rank}d" and rest[0] is not None:
+        window, place = rest[0][-rank:], 3
+    elif averages or call.base == f"max_pool{rank}d":
+        window, place = call.sizes(1, "kernel_size", rank, 1), 2
+        if call.flag(4 if averages else 5, "ceil_mode"):
+            return ()
+    else:
+        return ()
+    padding = call.get(place + 1, "padding", 0)
+    if padding == "same":
+        return ()
+    given = call.get(place, "stride")
+    stride = window if place == 2 and given in (None, ()) else (
+        call.sizes(place, "stride", rank, 1))  # fmt: skip
+    padded = (ZERO,) * rank if padding == "valid" else call.sizes(place + 1, "padding", rank, 0)
+    gaps = (ONE,) * rank if averages else call.sizes(place + 2, "dilation", rank, 1)
+    if not all(each.is_number for each in (*stride, *padded, *gaps)):
+        return ()
+    return tuple(
+        slid(size, times(extent, gap), 2 * pad.full + gap.full - 1 + step.full, step.full)
+        for size, extent, gap, pad, step in zip(
+            first[-rank:], window, gaps, padded, stride, strict=True
+        )
+    )
+
+
 class _Pairing:
     """Lays the arguments of one operation in all variants over each other."""
 
@@ -210,18 +258,20 @@ class _Pairing:
         self._renamed = renamed
         self._node = node
 
-    def call(self, *others: ProgramNode) -> Call:
+    def call(self, *others: ProgramNode, shapes: Mapping[str, Dims]) -> Call:
+        """Return the operation; `shapes` are those of the values before it."""
         node = self._node
         kwargs = {
             key: self._joined(value, *(each.kwargs[key] for each in others))
             for key, value in node.kwargs.items()
         }
-        shapes = [each.shape for each in others if each.shape is not None]
-        dims = None
-        if node.shape is not None and len(shapes) == len(others):
-            dims = self._sizes.dims(node.shape, *shapes)
         args = self._joined(node.args, *(each.args for each in others))
-        return Call(node.name, node.op, args, kwargs, dims, node.dtype, node.line)
+        call = Call(node.name, node.op, args, kwargs, None, node.dtype, node.line)
+        small = [each.shape for each in others if each.shape is not None]
+        if node.shape is None or len(small) < len(others):
+            return call
+        likely = places_of_windows(call, shapes)
+        return replace(call, dims=self._sizes.dims(node.shape, *small, likely=likely))
 
     def _joined(self, full: Any, *others: Any) -> Any:
         if isinstance(full, Mapping):

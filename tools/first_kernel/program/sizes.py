@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import add, floordiv, mul, neg, sub
 
 from ....harness.records.tasks import Task, TaskVariant
 from ....harness.task.names import constants_of
@@ -29,17 +30,39 @@ def as_dim(value: int | Dim) -> Dim:
     return value if isinstance(value, Dim) else literal(value)
 
 
-def made(text: str, full: int, verify: int) -> Dim:
-    """Return a dimension; where both variants agree, its text is the number."""
-    return literal(full) if full == verify else Dim(text, full, verify)
+def made(text: str, rule: Callable[..., int], *dims: Dim, rounded: bool = False) -> Dim:
+    """Return what a rule makes of dimensions; where all variants agree, its text is the number.
+
+    Args:
+        text: the same in C.
+        rule: gives the value of one variant.
+        dims: what it is given.
+        rounded: whether other sizes may give the same: that variants agree says nothing then.
+    """
+    full, verify, *others = values(rule, *dims)
+    if all(each.is_number for each in dims) or (
+        not rounded and all(each == full for each in (verify, *others))
+    ):
+        return literal(full)
+    return Dim(text, full, verify, tuple(others))
+
+
+def values(rule: Callable[..., int], *dims: Dim) -> Values:
+    """Return what a rule makes of dimensions in each of the variants in which all are known."""
+    further = max(len(each.others) for each in dims)
+    known = zip(*(each.among(further) for each in dims), strict=False)
+    return (
+        rule(*(each.full for each in dims)), rule(*(each.verify for each in dims)),
+        *(rule(*each) for each in known),
+    )  # fmt: skip
 
 
 def times(left: Dim, right: Dim) -> Dim:
     """Return the product of two dimensions."""
-    if left.is_one or right.is_one:
-        return right if left.is_one else left
+    if ONE in (left, right):
+        return right if left == ONE else left
     text = f"{atom(left)} * {atom(right)}"
-    return made(text, left.full * right.full, left.verify * right.verify)
+    return made(text, mul, left, right)
 
 
 def plus(left: Dim, right: Dim) -> Dim:
@@ -47,32 +70,44 @@ def plus(left: Dim, right: Dim) -> Dim:
     if same_as_zero(left) or same_as_zero(right):
         return right if same_as_zero(left) else left
     text = f"{atom(left)} + {atom(right)}"
-    return made(text, left.full + right.full, left.verify + right.verify)
+    return made(text, add, left, right)
 
 
 def negative(dim: Dim) -> Dim:
     """Return a dimension with the other sign."""
-    return made(f"-{atom(dim)}", -dim.full, -dim.verify)
+    return made(f"-{atom(dim)}", neg, dim)
 
 
 def ceil_div(dim: Dim, by: int) -> Dim:
     """Return a dimension divided by a number, rounded up."""
     text = f"({atom(dim)} + {by - 1}) / {by}"
-    return made(text, -(-dim.full // by), -(-dim.verify // by))
+    return made(text, lambda size: -(-size // by), dim, rounded=True)
 
 
 def minus(left: Dim, right: Dim) -> Dim:
     """Return the difference of two dimensions."""
+    if same_as_zero(right):
+        return left
     text = f"{atom(left)} - {atom(right)}"
-    return made(text, left.full - right.full, left.verify - right.verify)
+    return made(text, sub, left, right)
+
+
+def slid(size: Dim, window: Dim, offset: int, stride: int) -> Dim:
+    """Return how many places a window has: (size - window + offset) / stride, rounded down."""
+    if window.is_number:
+        offset, window = offset - window.full, ZERO
+    wide = minus(size, window)
+    text = _offset(atom(wide), offset)
+    if stride > 1:
+        text = f"{f'({text})' if ' ' in text else text} / {stride}"
+    return made(text, lambda each: (each + offset) // stride, wide, rounded=stride > 1)
 
 
 def divided(left: Dim, right: Dim) -> Dim:
-    """Return the quotient of two dimensions, rounded down."""
+    """Return the quotient of two dimensions, of which one divides the other."""
     if right.is_one:
         return left
-    text = f"{atom(left)} / {atom(right)}"
-    return made(text, left.full // right.full, left.verify // right.verify)
+    return made(f"{atom(left)} / {atom(right)}", floordiv, left, right)
 
 
 def count(dims: Sequence[Dim]) -> Dim:
@@ -84,8 +119,8 @@ def count(dims: Sequence[Dim]) -> Dim:
 
 
 def same_as_zero(dim: Dim) -> bool:
-    """Whether a number is 0 in both variants."""
-    return dim.full == 0 and dim.verify == 0
+    """Whether a number is 0 in all variants."""
+    return dim.is_always(0)
 
 
 def atom(dim: Dim) -> str:
@@ -111,7 +146,8 @@ class Sizes:
         Raises:
             CannotWrite: a tensor has another number of axes in one of them.
         """
-        self.declarations: list[str] = []
+        self.formulas: dict[str, str] = {}
+        """What the constants that the source declares are made of."""
         self._known: dict[Pair, list[str]] = {}
         self._elsewhere: dict[str, Values] = {}
         """What is known of them in the other variants."""
@@ -129,6 +165,11 @@ class Sizes:
                 small, *others = (each[dimension] for each in smaller)
                 self._know((full, small), names[dimension], tuple(others))
 
+    @property
+    def declarations(self) -> list[str]:
+        """The lines that declare constants, in order."""
+        return [f"constexpr long long {name} = {text};" for name, text in self.formulas.items()]
+
     def of(self, full: int, verify: int, others: Values = ()) -> Dim:
         """Return the number with these values, by a constant of the task or one made of them.
 
@@ -138,41 +179,70 @@ class Sizes:
             others: in the other variants; nothing where that is not known.
 
         Raises:
-            CannotWrite: only these others tell it from numbers.
+            CannotWrite: nothing tells the variants apart.
         """
-        if full == verify:
-            if any(each != full for each in others):
-                raise CannotWrite(f"a size is {full} in two variants, and {others} in others")
+        if all(each == full for each in (verify, *others)):
             return literal(full)
         name = self._named((full, verify), others)
         if name is None:
             formula = self._formula(full, verify, others)
             name = self._declare(formula, (full, verify), others)
-        return Dim(name, full, verify)
+        return Dim(name, full, verify, others)
+
+    def following(self, rule: Callable[..., int], *dims: Dim) -> Dim:
+        """Return what a rule makes of dimensions, by a constant that has these values."""
+        full, verify, *others = values(rule, *dims)
+        return self.of(full, verify, tuple(others))
 
     def named(self, dim: Dim) -> Dim:
         """Return a number that was computed, by a constant that has its value."""
-        pair = (dim.full, dim.verify)
-        if dim.full == dim.verify:
-            return literal(dim.full)
-        others = self.elsewhere(dim.text)
-        name = self._named(pair, others)
+        if dim.is_number:
+            return dim
+        pair, others = (dim.full, dim.verify), dim.others
+        # What is the same in all variants is no other number that is.
+        name = None if dim.is_always(dim.full) else self._named(pair, others)
         if name is None and dim.text.isidentifier():
             self._know(pair, name := dim.text, others)
-        return Dim(name or self._declare(dim.text, pair, others), *pair)
+        return Dim(name or self._declare(dim.text, pair, others), *pair, others)
 
-    def dims(self, full: Sequence[int], verify: Sequence[int], *others: Sequence[int]) -> Dims:
+    def dims(
+        self, full: Sequence[int], verify: Sequence[int], *others: Sequence[int],
+        likely: Sequence[Dim] = (),
+    ) -> Dims:  # fmt: skip
         """Return the shape that has these sizes in the variants, the other ones where known.
+
+        Args:
+            full: its sizes in the full variant.
+            verify: in the small one.
+            others: in the other variants.
+            likely: what the last of them follow from, where they come to that.
 
         Raises:
             CannotWrite: it has another number of axes in either.
         """
         if any(len(each) != len(full) for each in (verify, *others)):
             raise CannotWrite(f"a shape has {len(full)} axes, and {len(verify)} when shrunk")
-        return tuple(
-            self.of(ours, theirs, tuple(rest))
-            for ours, theirs, *rest in zip(full, verify, *others, strict=True)
-        )
+        found = []
+        expected = [None] * (len(full) - len(likely)) + [*likely]
+        for each, (ours, theirs, *rest) in zip(
+            expected, zip(full, verify, *others, strict=True), strict=True
+        ):
+            same = each and each.same_as(Dim("", ours, theirs, tuple(rest)))
+            found.append(self._ruled(each) if each and same else self.of(ours, theirs, tuple(rest)))
+        return tuple(found)
+
+    def _ruled(self, dim: Dim) -> Dim:
+        """Return a number by a constant of the task, or by one made of them as its rule says."""
+        if dim.is_number or dim.text.isidentifier():
+            return dim
+        pair, others = (dim.full, dim.verify), dim.others
+        declared = (name for name, text in self.formulas.items() if text == dim.text)
+        given = (
+            name for name in self._known.get(pair, ())
+            if name not in self.formulas and self._agrees(name, others)
+        )  # fmt: skip
+        name = next(declared, None) or (None if dim.is_always(dim.full) else next(given, None))
+        return Dim(name or self._declare(dim.text, pair, others), *pair, others)
 
     def chosen(self, full: str, verify: str, *others: str) -> str:
         """Return the text that is another literal in each of the variants.
@@ -182,10 +252,10 @@ class Sizes:
         """
         texts = (full, verify, *others)
         for (ours, theirs), names in self._known.items():
-            for name in names if ours != theirs else ():
+            for name in names:
                 sizes = (ours, theirs, *self._elsewhere.get(name, ()))
                 told = dict(zip(sizes, texts, strict=False))
-                if len(sizes) >= len(texts) and all(
+                if len(sizes) >= len(texts) and len(told) > 1 and all(
                     told[size] == text for size, text in zip(sizes, texts, strict=False)
                 ):
                     *first, (_, last) = told.items()
@@ -194,9 +264,9 @@ class Sizes:
         raise CannotWrite(f"{full} becomes {verify} in a variant that has the same sizes")
 
     def _declare(self, formula: str, pair: Pair, others: Values) -> str:
-        name = f"SIZE_{len(self.declarations)}"
-        self.declarations.append(f"constexpr long long {name} = {formula};")
-        self._know(pair, name, others or self.elsewhere(formula))
+        name = f"SIZE_{len(self.formulas)}"
+        self.formulas[name] = formula
+        self._know(pair, name, others or self._elsewhere_of(formula))
         return name
 
     def _know(self, pair: Pair, name: str, others: Values) -> None:
@@ -210,10 +280,10 @@ class Sizes:
 
     def _agrees(self, formula: str, others: Values) -> bool:
         """Whether a formula has some values in the other variants, as far as both are known."""
-        values = self.elsewhere(formula) if others else ()
-        return not values or not others or values == others
+        found = self._elsewhere_of(formula) if others else ()
+        return not found or not others or found == others
 
-    def elsewhere(self, formula: str) -> Values:
+    def _elsewhere_of(self, formula: str) -> Values:
         """Return what a formula comes to in the other variants; nothing where that is not known."""
         names = {name: self._elsewhere.get(name, ()) for name in _NAME.findall(formula)}
         if not names or not all(names.values()) or "?" in formula:
@@ -236,8 +306,11 @@ class Sizes:
     def _formulas(self) -> Iterator[tuple[str, int, int]]:
         """Yield formulas over the known constants, the plainest first."""
         known = [
-            (name, *pair) for pair, names in self._known.items() if pair[0] != pair[1]
-            for name in {self._elsewhere.get(name): name for name in reversed(names)}.values()
+            (name, *pair) for pair, names in self._known.items()
+            for others, name in {
+                self._elsewhere.get(name, ()): name for name in reversed(names)
+            }.items()
+            if any(each != pair[0] for each in (pair[1], *others))
         ]  # fmt: skip
         for name, a, b in known:
             for factor in _FACTORS:

@@ -27,15 +27,33 @@ class Dim:
     text: str
     full: int
     verify: int
+    others: tuple[int, ...] = ()
+    """Its values in further variants; nothing where they are not known, or it is a number."""
 
     def same_as(self, other: Dim) -> bool:
-        """Whether the two dimensions are equal in both variants."""
-        return self.full == other.full and self.verify == other.verify
+        """Whether the two dimensions are equal in all variants, as far as both are known."""
+        if (self.full, self.verify) != (other.full, other.verify):
+            return False
+        here, there = (each.among(len(self.others or other.others)) for each in (self, other))
+        return here == there or not here or not there
+
+    def is_always(self, value: int) -> bool:
+        """Whether the dimension has a value in all variants."""
+        return all(each == value for each in (self.full, self.verify, *self.others))
+
+    def among(self, variants: int) -> tuple[int, ...]:
+        """Return its values in so many further variants; nothing where they are not known."""
+        return self.others or ((self.full,) * variants if self.is_number else ())
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it depends on no size."""
+        return self.text.lstrip("-").isdigit()
 
     @property
     def is_one(self) -> bool:
-        """Whether the dimension is 1 in both variants."""
-        return self.full == 1 and self.verify == 1
+        """Whether the dimension is 1 in all variants."""
+        return self.is_always(1)
 
 
 ONE = Dim("1", 1, 1)

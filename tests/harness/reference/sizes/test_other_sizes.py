@@ -15,6 +15,10 @@ TASKS = {
     "layer": ("self.layer(x)", "torch.randn(N, 40)", "self.layer = nn.Linear(40, 24)"),
     "choice": ("x.exp() if x.shape[1] == 40 else (x.exp(), x)", "torch.randn(N, 40)", "pass"),
     "topk": ("x.topk(K, 1).values", "torch.randn(N, 40)", "pass"),
+    "rounded": (
+        "self.layer(x)", "torch.randn(N, 40)",
+        "self.layer = nn.Linear(40, (WIDTH + 4) // 8 * 8)",
+    ),
     "fixed": ("x + torch.ones(64, 40)", "torch.randn(N, 40)", "pass"),
 }
 
@@ -45,6 +49,21 @@ def test_what_is_fixed_by_the_model_stays(name: str) -> None:
         assert each["N"] != 64
         assert (each["x_1"] == 40) == (name != "topk")
         assert name != "topk" or each["x_1"] >= each["K"]
+
+
+@pytest.mark.parametrize("width", [16, 24, 30, 56, 72])
+def test_what_is_rounded_to_multiples_is_another_in_the_first_where_sizes_are_told_apart(
+    width: int
+) -> None:
+    body, inputs, init = TASKS["rounded"]
+    text = f"WIDTH = {width}\n" + (HEAD + MODEL).format(
+        init=init, names="x", body=body, inputs=inputs
+    )
+    base = {"WIDTH": width, "N": 64, "x_1": 40}
+    full = Variant(text, "task.py", {}, AS_WRITTEN)
+    for seed in "012":
+        first = other_sizes(full, text, base, 1, seed, beside=base)[0]
+        assert (first.dimensions["WIDTH"] + 4) // 8 < (width + 4) // 8
 
 
 def test_a_task_whose_sizes_cannot_change_has_none() -> None:
