@@ -179,9 +179,12 @@ class Runs:
             "ptx": str(folder / "candidate.ptx"),
             "kernels": [kernel.model_dump() for kernel in built.kernels],
             "tensors": [
-                {"name": spec.name, "role": spec.role, "dtype": spec.dtype, "nbytes": spec.nbytes}
+                {
+                    "name": spec.name, "role": spec.role, "dtype": spec.dtype,
+                    "nbytes": spec.nbytes, "constant": spec.constant,
+                }
                 for spec in variant.tensors
-            ],
+            ],  # fmt: skip
             "cases_directory": str(cases_directory),
             "cases": [
                 {"name": case.name, "directory": case.directory}

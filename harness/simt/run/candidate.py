@@ -43,6 +43,8 @@ class Tensor:
     role: str
     dtype: str
     nbytes: int
+    constant: bool = False
+    """A kernel may rely on its values."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,9 @@ def load_candidate(
     arena = Arena(gpu.memory_bytes)
     tensors = {}
     for spec in request["tensors"]:
-        tensor = Tensor(spec["name"], spec["role"], spec["dtype"], spec["nbytes"])
+        tensor = Tensor(
+            spec["name"], spec["role"], spec["dtype"], spec["nbytes"], spec.get("constant", False)
+        )
         tensors[tensor] = arena.allocate(tensor.name, tensor.nbytes)
     size = plan.workspace_bytes
     workspace = arena.allocate(WORKSPACE, size) if size else None

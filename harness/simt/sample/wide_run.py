@@ -126,15 +126,18 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     effort = Shares(candidate.likes()).effort()
     variables = {each.name for each in candidate.module.variables.values()
                  if each.space == "global"}  # fmt: skip
-    if again and wide["complete"] and variables & candidate.addresses.keys():
+    if again and variables & candidate.addresses.keys():
         # What a call on other inputs leaves on the device, the next one finds there.
-        back_tensors(request, candidate, again=True, complete=True, other_inputs=True)
+        complete = wide["complete"]
+        back_tensors(request, candidate, again=True, complete=complete, other_inputs=True)
         candidate.call()
         # Whatever it answers, and whatever it takes.
-        launches.clear()
-        reports.clear()
+        for found in (launches, reports, atomics):
+            found.clear()
         left = int(request["max_instructions"])
-        back_tensors(request, candidate, again=True, complete=True)
+        back_tensors(request, candidate, again=True, complete=complete)
+        if not complete:
+            follow(candidate)
     candidate.call()
     if not reports:
         leave_outputs(request, candidate, atomics, again=again)
