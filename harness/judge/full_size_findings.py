@@ -173,7 +173,7 @@ def incomplete(spec: TensorSpec, share: float) -> StageResult:
 def reads_unwritten(kernel: str, share: float) -> StageResult:
     """Return the failure of a kernel that reads what no launch writes."""
     words = (
-        "at full dimensions it reads memory of which the launches before it, and it, write only "
+        "at full dimensions it reads memory of which the launches before it write only "
         f"{100 * share:.0f} %: the rest holds anything"
     )
     kind = "unsupported" if share else "uninitialized_read"

@@ -165,8 +165,8 @@ def bytes_copied_from_kernels(
 
 
 def read_unwritten(launches: Launches, least: float) -> tuple[LaunchReport, float] | None:
-    """Return the first launch that reads more of an output or the workspace than is written, by
-    estimate, until then and by itself, and the share that is; None where none does.
+    """Return the first launch that reads more of an output or the workspace than is written before
+    it, by estimate, and the share that is; None where none does.
 
     What blocks that were not run would have written is none of what nobody writes.
 
@@ -177,7 +177,7 @@ def read_unwritten(launches: Launches, least: float) -> tuple[LaunchReport, floa
     for index, each in enumerate(launches):
         if isinstance(each, TransferReport):
             continue
-        before = launches[: index + 1]
+        before = launches[:index]
         for place, read in each.read_bytes.items():
             moved = sum(
                 it.width * it.height for it in transfers_of(before) if it.place == place

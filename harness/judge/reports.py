@@ -96,7 +96,8 @@ class LaunchReport(Protocol):
     read: list[int]
     """Places of the allocations that were read."""
     read_bytes: dict[int, int]
-    """Of outputs and the workspace, by place: distinct bytes that blocks which ran have read."""
+    """Of outputs and the workspace, by place: distinct bytes that blocks which ran have read, and
+    not written themselves; none where they may see what others of the launch write."""
     joins_blocks: bool
     """Blocks use atomics and read memory that the launch writes: what one leaves may hang on what
     others, not in the sample, have left."""

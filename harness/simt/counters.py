@@ -137,7 +137,8 @@ class LaunchCounters:
     read: list[int] = field(default_factory=list)
     """Places of the allocations that were read."""
     read_bytes: dict[int, int] = field(default_factory=dict)
-    """Of outputs and the workspace, by place: distinct bytes that blocks which ran have read."""
+    """Of outputs and the workspace, by place: distinct bytes that blocks which ran have read, and
+    not written themselves; none where they may see what others of the launch write."""
     like: int | None = None
     """Place among the kernel launches of an earlier one that was the same, whose counts it has."""
     simulated: int = 0

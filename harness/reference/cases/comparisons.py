@@ -152,7 +152,7 @@ def comparisons_of(reference: Reference, instance: Instance) -> Comparisons:
             raise
         return Comparisons()
     named = {
-        name: tuple(numbers.values())[:MOST] for name, numbers in watched.named.items()
+        name: tuple(numbers.values()) for name, numbers in watched.named.items()
         if name and is_whole(instance.inputs[name])
     }  # fmt: skip
     return Comparisons(tuple(watched.found.items())[:MOST], named)

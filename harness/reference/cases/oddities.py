@@ -22,7 +22,7 @@ from .case import fresh
 
 ASKING = frozenset(
     ("isnan", "isinf", "isposinf", "isneginf", "isfinite", "nan_to_num", "nan_to_num_", "nansum",
-     "nanmean", "nanmedian", "nanquantile")
+     "nanmean", "nanmedian", "nanquantile", "fmax", "fmin")
 )  # fmt: skip
 """Functions that ask whether something is a number, or pass over what is none."""
 

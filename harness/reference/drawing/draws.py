@@ -28,9 +28,11 @@ import torch
 from ...records.variations import Level, Variation
 from ..loading.model import Instance, Reference
 from .borders import (
+    FROM,
     NAMED_FROM,
     NAMED_SHARE,
     RARE_SHARE,
+    SHARE,
     beside,
     put_borders,
     put_each_once,
@@ -359,12 +361,11 @@ class _Inputs:
             in_range = level in ("below", "range") and not all_differ(own)
             if distribution == "large" and in_range:
                 self._crowd(value)
+            once = list(self.variation.named.get(name, ()))
             if distribution == "zeros" and level == "below" and not is_sorted(own):
-                borders = [*self._whole_borders(own, level), *self.variation.named.get(name, ())]
-                return put_each_once(value.contiguous(), borders, self._even(own))
-            if self.how.distribution == "full" and name in self.variation.named:
-                named = self.variation.named[name]
-                return put_each_once(value.contiguous(), named, self._even(own))
+                once += self._whole_borders(own, level)
+            if once and self.how.distribution in ("zeros", "full"):
+                return put_each_once(value.contiguous(), once, self._even(own))
             return value
         if level == "any" and self.variation.least and own.dtype.is_signed:
             value.masked_fill_(self._even(own) < LEAST_SHARE, torch.iinfo(own.dtype).min)
@@ -372,12 +373,15 @@ class _Inputs:
             return own.flatten()[self._number(own.numel())].expand(own.shape).clone()
         if distribution == "zeros" and level == "below":
             value = value * (self._even(own) < 0.5)
-            put_borders(value, self._whole_borders(own, level), self._even(own))
         if distribution == "offset" and level == "any":
             value = torch.where(self._even(own) < 0.5, value, own)
         if distribution == "offset" and self.how.lines == "any" and own.numel():
             value = value.contiguous()
             level_lines(value, int(own.max()), self.generator)
+        borders = self._whole_borders(own, level) if level in ("below", "range") else []
+        if self.how.distribution in ("zeros", "full") and borders:
+            share = SHARE if self.how.distribution == "zeros" else RARE_SHARE
+            put_borders(value, borders, self._even(own), (FROM, share))
         if self.how.distribution in ("zeros", "full") and name in self.variation.named:
             share = NAMED_SHARE if self.how.distribution == "zeros" else RARE_SHARE
             named = self.variation.named[name]

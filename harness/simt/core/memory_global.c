@@ -81,8 +81,8 @@ static void touch_sector(Block *block, uint32_t sector, int allocation, Access a
     }
 }
 
-/* Counts the bytes of a followed allocation that nobody has read yet, and those that a block writes
-   and has not written since another wrote to their sector. */
+/* Counts the bytes of a followed allocation that nobody has read yet who had not written them, and
+   those that a block writes and has not written since another wrote to their sector. */
 static void count_bytes(Block *block, int allocation, uint64_t offset, int64_t bytes,
                         Access access) {
     Machine *machine = block->machine;
@@ -95,8 +95,9 @@ static void count_bytes(Block *block, int allocation, uint64_t offset, int64_t b
         int start = (int)(offset & 31), part = bytes < 32 - start ? (int)bytes : 32 - start;
         uint32_t mask = (part == 32 ? ~UINT32_C(0) : (UINT32_C(1) << part) - 1) << start;
         if (access != ACCESS_STORE) {
-            machine->uses[allocation].read_bytes += __builtin_popcount(mask & ~use->seen);
-            use->seen |= mask;
+            uint32_t left = use->written_by == block->number ? mask & ~use->stored : mask;
+            machine->uses[allocation].read_bytes += __builtin_popcount(left & ~use->seen);
+            use->seen |= left;
         }
         if (access != ACCESS_LOAD) {
             *stored += (uint32_t)__builtin_popcount(mask & ~use->stored);

@@ -29,7 +29,8 @@ typedef uint32_t LaneMask;
 /* Who touched a 32-byte sector of global memory; block numbers are 1 + place in this run.
    `looked_at_by` read what it had not stored there itself, and has not done so since; `readers`
    counts blocks, one again where others read in between. Where that is followed `stored` has a bit
-   for each byte that the last writer wrote, `seen` for each that any block read. */
+   for each byte that the last writer wrote, `seen` for each that a block read which had not
+   written it. */
 typedef struct {
     uint32_t read_by, written_by, atomics, looked_at_by, readers, stored, seen;
 } SectorUse;

@@ -232,7 +232,7 @@ class AllocationUse:
     atomic_turns: NDArray[np.int64]
     """Of each, how often atomics took a turn on it."""
     read_bytes: int = 0
-    """Distinct bytes read, of an allocation that was followed."""
+    """Distinct bytes that blocks read and had not written, of an allocation that was followed."""
 
 
 @dataclass(frozen=True)

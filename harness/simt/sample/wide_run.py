@@ -247,7 +247,7 @@ def _touched(
             ).items()
         },
         read=runner.read(),
-        read_bytes={
+        read_bytes={} if _sees_others(launch) else {
             place: max(result.uses[place].read_bytes for _, result in runner.uses
                        if place in result.uses)
             for place in runner.followed if place in runner.read()
@@ -255,3 +255,12 @@ def _touched(
         simulated=runner.spent,
         joins_blocks=not complete and runner.joins_blocks(),
     )  # fmt: skip
+
+
+def _sees_others(launch: core.Launch) -> bool:
+    """Say whether blocks may see what others write meanwhile, so that it is no fault to read it."""
+    program = launch.program
+    return (
+        program.polls or program.may_wait or launch.grid_workspace > 0
+        or bool(shared_counter(launch))
+    )

@@ -23,6 +23,9 @@ MOST_STRETCHES, LEAST_STRETCH = 4, 16
 """Pieces along an axis in which blocks run that join what those next to them do, and how often one
 is as long as blocks reach."""
 
+SOME_OF_RIMS = 8
+"""Blocks on the rims of a grid that run beside its corners."""
+
 BAD_LUCK = 0.005
 """Chance that is accepted of taking an honest kernel for one that leaves out part of an output."""
 
@@ -128,9 +131,9 @@ def together(
     """Return so many blocks of a grid: rows of neighbours with all behind them, and single ones.
 
     What later launches join is mostly spread over the last axis, or lies side by side. The corners
-    run, too, as those may that write an output which no others do. Where blocks join an output
-    along an axis, single ones would leave parts of sums: all along it run, or stretches of it that
-    are long beside how far blocks reach.
+    and some on the rims run, too, as those may that write an output which no others do. Where
+    blocks join an output along an axis, single ones would leave parts of sums: all along it run, or
+    stretches of it that are long beside how far blocks reach.
     """
     blocks = math.prod(grid)
     if count >= blocks:
@@ -151,7 +154,9 @@ def together(
             for beside in range(min(wide, grid[row] - at[row])):
                 chosen[index_of(grid, at) + beside * (grid[0] if row else 1)] = None
     if joining is None:
-        chosen |= dict.fromkeys(corners(grid))
+        edge = rims(grid)
+        some = generator.sample(edge, min(SOME_OF_RIMS, len(edge)))
+        chosen |= dict.fromkeys([*corners(grid), *some])
     alone = min(alone, blocks - len(chosen))
     return Together(list(chosen), fresh(blocks, alone, chosen, generator) if alone else [])
 
