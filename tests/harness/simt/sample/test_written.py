@@ -56,6 +56,22 @@ extern "C" __global__ void handed_on(const float* x, float* y, int n) {
 extern "C" __global__ void edges_in_common(const float* x, float* y, int n) {
     atomicAdd(y + blockIdx.x * 252 + threadIdx.x, x[blockIdx.x]);
 }
+extern "C" __global__ void seven_of_eight(const float* x, float* y, int n) {
+    int i = blockIdx.x * 256 + threadIdx.x;
+    if (i % 8 != 3) y[i] = x[i];
+    if (i % 8 == 1) y[i] = 2.0f;
+}
+extern "C" __global__ void reads_its_own(const float* x, float* y, int n) {
+    int i = blockIdx.x * 256 + threadIdx.x;
+    y[i] = x[i & 15];
+    __syncthreads();
+    if (y[i ^ 128] > 1.0f) y[i] = 1.0f;
+}
+extern "C" __global__ void reads_others(const float* x, float* y, int n) {
+    int i = blockIdx.x * 256 + threadIdx.x;
+    if (i % 4 == 0) y[i] = x[i & 15];
+    if (y[i ^ 2] > 1.0f) y[i] = 1.0f;
+}
 extern "C" __global__ void less_further_on(const float* x, float* y, int n) {
     work(x, y, n, blockIdx.x < 800 ? 256 : 128);
 }
@@ -224,6 +240,21 @@ def test_what_blocks_beside_would_touch_is_noted_and_nothing_of_them_stays(
     note_open(runner, [8, 15, 24], {Y: 4 * N}, found)
     assert sorted({*np.concatenate(found[Y])}) == [*range(32, 64), *range(96, 128)]
     assert not runner.ran and not runner.atomics(Y).size
+
+
+def test_what_blocks_write_is_counted_in_bytes_and_once(timed: TimedKernels) -> None:
+    assert share(timed, "seven_of_eight", 0) == pytest.approx(7 / 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "of_x", "of_y"), [("reads_its_own", 64, 0), ("reads_others", 16, 4 * 256 * 3 // 4)]
+)
+def test_what_blocks_read_and_have_not_written_is_counted(
+    timed: TimedKernels, name: str, of_x: int, of_y: int
+) -> None:
+    runner = BlockRuns(timed.asked(name, BLOCKS, 256, N), BUDGET, [X, Y])
+    result = runner.run([5, 6, 900])
+    assert result.uses[X].read_bytes == of_x and result.uses[Y].read_bytes == 3 * of_y
 
 
 @pytest.mark.parametrize("near", [range(800), range(700, 900), range(1200, 2000)])
