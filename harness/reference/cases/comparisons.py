@@ -202,12 +202,11 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
                 if not is_rounded and operation in NAMING:
                     beside, held = NAMING[operation], operation in HOLDING
                     self._name(each, [*numbers(args), *named], beside, held=held)
-        several = answer if isinstance(answer, tuple | list) else [answer]
-        written = several[0] if several else None
-        if function.is_view:
-            for each in several:
-                if isinstance(each, torch.Tensor):
-                    self._followed[each] = known
+        # Of several pieces the first: a number is drawn anywhere in an input, and others may count
+        # it from the end.
+        written = answer[0] if isinstance(answer, tuple | list) and answer else answer
+        if function.is_view and isinstance(written, torch.Tensor):
+            self._followed[written] = known
         elif isinstance(written, torch.Tensor):
             passed = self._known(passed_on(operation, args))
             if function._schema.is_mutable:
