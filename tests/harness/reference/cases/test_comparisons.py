@@ -33,6 +33,9 @@ from kernelblaster.harness.reference.loading.model import ReferenceFault
         ("torch.where(x + 1.0 > 6.0, x, 0.0)", {5.0: 2}),
         ("torch.where(1 - x > 0.25, x, 0.0)", {0.75: 4}),
         ("torch.bucketize(x, torch.tensor([0.5, 4.0])).float()", {0.5: 1, 4.0: 1}),
+        ("torch.histc(x, 8, -2.0, 4.0)", {2.0: 1, 4.0: 1}),
+        ("torch.where(x.sort().values > 1.5, x, 0.0)", {1.5: 1}),
+        ("torch.where(torch.cat([x, -x]) > 1.5, 1.0, 0.0)", {1.5: 1}),
         # Behind arithmetic that rounds a number beside the border proves nothing.
         ("torch.where(x * 0.3 > 0.5, x, 0.0)", {}),
         ("torch.where(torch.exp(x) > 0.5, x, 0.0)", {}),

@@ -102,6 +102,22 @@ def test_what_lies_past_a_border_is_drawn_as_far_as_it_is_survived(
         assert any(min(first, last) <= each <= max(first, last) and each != first for each in held)
 
 
+@pytest.mark.parametrize("labels", ["torch.randint(1, 65, (N,))", "torch.randint(0, 64, (N,)) + 1"])
+def test_what_is_compared_with_is_common_where_zero_is_not_survived(labels: str) -> None:
+    made = reference("F.embedding(y - 1, x) * (y != 7)[:, None]", f"torch.randn(N, 40), {labels}",
+                     "x, y")  # fmt: skip
+    found = explore(made)
+    assert found.levels["y"] == "range"
+    assert int((cases(made, found)[5].tensors["y"] == 7).sum()) >= 2
+
+
+def test_a_few_labels_may_rise_by_chance_and_many_do_not() -> None:
+    for labels, named in (("[3, 6, 6, 7]", (-100,)), ("range(0, 40, 2)", ())):
+        made = reference("F.cross_entropy(x[: len(y)], y)",
+                         f"torch.randn(N, 40), torch.tensor(list({labels}))", "x, y")  # fmt: skip
+        assert explore(made).named.get("y", ()) == named
+
+
 def test_labels_that_differ_by_chance_may_be_passed_over() -> None:
     made = reference("F.cross_entropy(x, y)",
                      "torch.randn(16, 4096), torch.randperm(4096)[:16]", "x, y")  # fmt: skip
