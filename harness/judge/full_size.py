@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,10 +196,10 @@ def judge_wide(
             if share < LEAST_WRITTEN:
                 return incomplete(spec, share), Checked(checked)
         if not hanging.joins_rightly:
-            wrong = hanging.joined - hanging.joined_rightly
-            return joined_by_others(spec, wrong, hanging.joined), Checked(checked)
-        unsteady += hanging.elements - hanging.joined_rightly
-        found.checked += hanging.joined_rightly
+            joined, rightly, *_ = hanging.joined
+            return joined_by_others(spec, joined - rightly, joined), Checked(checked)
+        unsteady += hanging.elements - hanging.joined.rightly
+        found.checked += hanging.joined.rightly
         found.checked += like_poison(spec, path, first, second) if complete else 0
         missing = spec.numel - found.checked
         if complete and missing > 0:
@@ -214,6 +214,18 @@ def judge_wide(
     return None, replace(told, orders=2, uncompared=tuple(uncompared))
 
 
+class Joined(NamedTuple):
+    """Elements that atomics touched, and the sectors in which they lie."""
+
+    elements: int = 0
+    rightly: int = 0
+    """Elements that are the answer."""
+    sectors: int = 0
+    wrong_sectors: int = 0
+    """Those without one element that is the answer, or with another between two that are: a part of
+    the terms often has the same extreme as all. At an end of a sector lies what others join."""
+
+
 @dataclass
 class Hanging:
     """Elements of an output that hang on blocks that were not run, and those that are the answer.
@@ -223,21 +235,9 @@ class Hanging:
     """Of the output."""
     elements: int = 0
     rightly: int = 0
-    joined: int = 0
-    """Those that atomics touched."""
-    joined_rightly: int = 0
-    sectors: int = 0
-    """Those in which they lie."""
-    wrong_sectors: int = 0
-    """Of these those without one element that is the answer, or with another between two that are:
-    a part of the terms often has the same extreme as all. At an end of one lies what others join.
-    """
-    open_sectors: int = 0
-    """Those that blocks join of which it is known that they did not run."""
-    open_wrong_sectors: int = 0
-    open: int = 0
-    """Elements there."""
-    open_rightly: int = 0
+    joined: Joined = Joined()
+    left_open: Joined = Joined()
+    """Of these, those in sectors that blocks join of which it is known that they did not run."""
 
     def add(
         self, hang: NDArray[np.bool_], right: NDArray[np.bool_], alone: NDArray[np.bool_],
@@ -255,8 +255,6 @@ class Hanging:
         self.elements += int(hang.sum())
         self.rightly += int((hang & right).sum())
         joined = hang & ~alone
-        self.joined += int(joined.sum())
-        self.joined_rightly += int((joined & right).sum())
         if not joined.any():
             return
         _, starts, place = np.unique(sectors[joined], return_index=True, return_inverse=True)
@@ -266,12 +264,14 @@ class Hanging:
         between = ~rightly & (first[place] < at) & (at < last[place])
         wrong = (last < 0) | np.logical_or.reduceat(between, starts)
         is_open = np.logical_or.reduceat(left_open[joined], starts)
-        self.sectors += starts.size
-        self.wrong_sectors += int(wrong.sum())
-        self.open_sectors += int(is_open.sum())
-        self.open_wrong_sectors += int((is_open & wrong).sum())
-        self.open += int(is_open[place].sum())
-        self.open_rightly += int((is_open[place] & rightly).sum())
+
+        def more(before: Joined, which: NDArray[np.bool_]) -> Joined:
+            each = which[place]
+            found = (each, each & rightly, which, which & wrong)
+            return Joined(*(old + int(new.sum()) for old, new in zip(before, found, strict=True)))
+
+        self.joined = more(self.joined, np.ones(starts.size, bool))
+        self.left_open = more(self.left_open, is_open)
 
     @property
     def joins_rightly(self) -> bool:
@@ -280,14 +280,11 @@ class Hanging:
         And most of the elements there. Those are left out that are known to want more, where these
         are few.
         """
-        sectors, wrong = self.sectors, self.wrong_sectors
-        if self.open_sectors <= MOST_OPEN * sectors:
-            sectors, wrong = sectors - self.open_sectors, wrong - self.open_wrong_sectors
-        joined, rightly = self.joined, self.joined_rightly
-        if self.open_sectors <= MOST_OPEN * self.sectors:
-            joined, rightly = joined - self.open, rightly - self.open_rightly
-        enough = rightly >= LEAST_RIGHT * joined
-        return enough and sectors - wrong >= LEAST_JOINED * sectors
+        judged = self.joined
+        if self.left_open.sectors <= MOST_OPEN * judged.sectors:
+            judged = Joined(*map(int.__sub__, judged, self.left_open))
+        enough = judged.rightly >= LEAST_RIGHT * judged.elements
+        return enough and judged.sectors - judged.wrong_sectors >= LEAST_JOINED * judged.sectors
 
     def share_at_most(self, still_to_come: float) -> float:
         """Return how much of the output can be right in the end, by what its launches write.
@@ -295,10 +292,10 @@ class Hanging:
         What earlier launches left there and is not the answer, others would have to write, which is
         `still_to_come`: a fill before does not make up for what they leave out.
         """
-        others = self.elements - self.joined
+        others = self.elements - self.joined.elements
         if not others:
             return 1.0
-        wrong = 1 - (self.rightly - self.joined_rightly) / others
+        wrong = 1 - (self.rightly - self.joined.rightly) / others
         return 1 - max(0.0, wrong - still_to_come / self.nbytes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ...judge.findings import judge
 from ...judge.full_size import judge_full_size, judge_wide
@@ -14,7 +15,7 @@ from ...process.scratch import scratch_folder
 from ...records.evaluations import StageResult
 from ...records.outcomes import Outcome
 from ...records.tasks import Task
-from ...simt import ProfileReport, Reply, require_sense
+from ...simt import LaunchCounters, ProfileReport, Reply, require_sense
 from ...task.full_case import FullCase, NoFullCase, exact_full_case_now
 from .runs import Planned, Runs, no_report
 
@@ -79,28 +80,27 @@ def wide_answer(
     `draw` chooses the blocks where not all are; `sampled` tells what they cost, `budget` how
     many warp instructions of them are affordable. More are where these come to nothing.
     """
-    failed, checked = _wide_answer(runs, planned, cases, full_case, sampled, draw, budget)
+
+    def answered(most: int) -> tuple[StageResult | None, Checked]:
+        counts = _affordable(sampled, most)
+        complete = counts == [each.blocks for each in _kernels(sampled)]
+        wide = {"seed": draw, "blocks": counts, "complete": complete}
+        return _two_runs(runs, planned, cases, full_case, wide, most)
+
+    failed, checked = answered(budget)
     unseen = not checked.elements or bool(checked.uncompared)
     if not failed and unseen and budget < sum(_works(sampled)) <= WHOLE_INSTRUCTIONS:
-        return _wide_answer(
-            runs, planned, cases, full_case, sampled, draw, WHOLE_INSTRUCTIONS
-        )
+        return answered(WHOLE_INSTRUCTIONS)
     return failed, checked
 
 
-def _wide_answer(
-    runs: Runs,
-    planned: Planned,
-    cases: Path,
-    full_case: FullCase,
-    sampled: ProfileReport,
-    draw: str,
+def _two_runs(
+    runs: Runs, planned: Planned, cases: Path, full_case: FullCase, wide: dict[str, Any],
     budget: int,
-) -> tuple[StageResult | None, Checked]:
+) -> tuple[StageResult | None, Checked]:  # fmt: skip
+    """Return how two runs of the blocks that `wide` asks for fail, and what was compared."""
     task = planned.task
     with scratch_folder("wide") as folder:
-        counts = _affordable(sampled, budget)
-        wide = {"seed": draw, "blocks": counts, "complete": counts == _blocks(sampled)}
 
         def run(again: bool) -> tuple[Reply[ProfileReport], Path]:
             own = folder / ("again" if again else "first")
@@ -158,8 +158,7 @@ def _affordable(sampled: ProfileReport, budget: int) -> list[int]:
 
     What the budget has no room for whole shares what is left of it.
     """
-    work = _works(sampled)
-    launches = [each for each in sampled.launches if not isinstance(each, TransferReport)]
+    work, launches = _works(sampled), _kernels(sampled)
     left, counts = float(budget), [0] * len(launches)
     by_cost = sorted(range(len(launches)), key=work.__getitem__)
     for place, index in enumerate(by_cost):
@@ -172,15 +171,15 @@ def _affordable(sampled: ProfileReport, budget: int) -> list[int]:
 
 def _works(sampled: ProfileReport) -> list[float]:
     """Return the warp instructions of each launch, by its first sample."""
-    launches = [each for each in sampled.launches if not isinstance(each, TransferReport)]
+    launches = _kernels(sampled)
     return [
         (each if each.like is None else launches[each.like]).samples[0].warp_instructions
         for each in launches
     ]
 
 
-def _blocks(sampled: ProfileReport) -> list[int]:
-    return [each.blocks for each in sampled.launches if not isinstance(each, TransferReport)]
+def _kernels(sampled: ProfileReport) -> list[LaunchCounters]:
+    return [each for each in sampled.launches if not isinstance(each, TransferReport)]
 
 
 def _unknown(why: NoFullCase) -> NoFullCase:

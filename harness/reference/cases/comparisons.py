@@ -196,12 +196,13 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
         known = self._known(args[:1])
         numbers = _multiples if is_rounded else COMPARING.get(operation)
         if known and numbers is not None:
-            named = [value for name, value in (kwargs or {}).items() if name in _NAMES]
+            given = [*numbers(args), *(
+                value for name, value in (kwargs or {}).items() if name in _NAMES
+            )]  # fmt: skip
             for each in known:
-                self._note(each, args[0], [*numbers(args), *named])
+                self._note(each, args[0], given)
                 if not is_rounded and operation in NAMING:
-                    beside, held = NAMING[operation], operation in HOLDING
-                    self._name(each, [*numbers(args), *named], beside, held=held)
+                    self._name(each, given, NAMING[operation], held=operation in HOLDING)
         # Of several pieces the first: a number is drawn anywhere in an input, and others may count
         # it from the end.
         written = answer[0] if isinstance(answer, tuple | list) and answer else answer

@@ -378,13 +378,14 @@ class _Inputs:
         if distribution == "offset" and self.how.lines == "any" and own.numel():
             value = value.contiguous()
             level_lines(value, int(own.max()), self.generator)
+        if self.how.distribution not in ("zeros", "full"):
+            return value
+        rare = self.how.distribution == "full"
         borders = self._whole_borders(own, level) if level in ("below", "range") else []
-        if self.how.distribution in ("zeros", "full") and borders:
-            share = SHARE if self.how.distribution == "zeros" else RARE_SHARE
-            put_borders(value, borders, self._even(own), (FROM, share))
-        if self.how.distribution in ("zeros", "full") and name in self.variation.named:
-            share = NAMED_SHARE if self.how.distribution == "zeros" else RARE_SHARE
-            named = self.variation.named[name]
+        if borders:
+            put_borders(value, borders, self._even(own), (FROM, RARE_SHARE if rare else SHARE))
+        if named := self.variation.named.get(name):
+            share = RARE_SHARE if rare else NAMED_SHARE
             put_borders(value, named, self._even(own), (NAMED_FROM, share))
             put_past(value, self.variation.past.get(name, ()), self.generator)
         return value

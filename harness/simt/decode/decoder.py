@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from math import prod
@@ -98,7 +98,8 @@ class Program:
     """It looks at global memory that others may change meanwhile: its blocks may wait."""
     partial_barriers: bool
     """Barriers may join some warps of a block only."""
-
+    answered: tuple[int, ...]
+    """Places of its atomics on global memory whose answers are read, ascending."""
     may_wait: bool
     """A loop looks at global memory in a way that sees what other blocks write meanwhile."""
 
@@ -130,6 +131,8 @@ def decode(
     atomic = rows["opcode"] == Op.ATOMIC
     beyond = rows["space"] != Space.SHARED
     strong = np.isin(rows["opcode"], (Op.LOAD, Op.STORE)) & (rows["flags"] & Flag.STRONG != 0)
+    shared = atomic & beyond
+    answered = sorted(each for each in atomics_read(module) if shared[each])
     return Program(
         rows=rows,
         operands=operands,
@@ -145,19 +148,19 @@ def decode(
         local_bytes=frame.local_bytes,
         stacked=frame.stacked,
         functions=functions,
-        global_atomics=bool(np.any(atomic & beyond)),
+        global_atomics=bool(np.any(shared)),
         joins_blocks=bool(np.any((atomic | strong) & beyond)),
         polls=bool(np.any(strong & beyond & (rows["opcode"] == Op.LOAD))),
         partial_barriers=_partial_barriers(rows, atomic | strong, constant_offset),
-        may_wait=_may_wait(rows, atomics_read(module)),
+        answered=tuple(answered),
+        may_wait=_may_wait(rows, answered),
     )
 
 
-def _may_wait(rows: NDArray[np.void], answered: Collection[int]) -> bool:
+def _may_wait(rows: NDArray[np.void], answered: Sequence[int]) -> bool:
     """Say whether what is read in a loop may change meanwhile; an atomic's answer, where it is."""
     looks = (rows["opcode"] == Op.LOAD) & ((rows["flags"] & Flag.STRONG) != 0)
-    atomics = (rows["opcode"] == Op.ATOMIC) & (rows["space"] != Space.SHARED)
-    looks |= atomics & np.isin(np.arange(len(rows)), list(answered))
+    looks[list(answered)] = True
     if np.isin(rows["opcode"], (Op.CALL, Op.CALL_FRAME)).any():
         return bool(looks.any())
     back = (rows["opcode"] == Op.BRANCH) & (rows["target"] <= np.arange(len(rows)))

@@ -189,12 +189,16 @@ class BlockRuns:
                     return True
         return False
 
+    def first_sector(self, place: int) -> int:
+        """Return the first sector of an allocation, from the start of the arena."""
+        return int(self.asked.memory.starts[place] - self.asked.memory.base) // SECTOR
+
     def atomics(self, place: int) -> npt.NDArray[np.int64]:
         """Return the sectors of an allocation that atomics touched, from its start."""
-        start = (self.asked.memory.starts[place] - self.asked.memory.base) // SECTOR
         uses = [result.uses[place] for _, result in self.uses if place in result.uses]
         found = [use.atomic_sectors for use in uses]
-        return np.unique(np.concatenate([*found, np.zeros(0, dtype=np.int64)])) - start
+        sectors = np.unique(np.concatenate([*found, np.zeros(0, dtype=np.int64)]))
+        return sectors - self.first_sector(place)
 
     def atomic_lines(self) -> float:
         """Return the distinct lines that atomics of any run touched."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...judge.reports import Finding, TransferReport
 from ..counters import Counts, LaunchCounters, ProfileReport
@@ -210,17 +211,24 @@ def _joining(runner: BlockRuns, outputs: Mapping[int, int]) -> choose.Joining | 
             for step in (-away, away) if 0 <= middle[axis] + step < grid[axis]
         ]  # fmt: skip
         found = (joined_by(runner, choose.index_of(grid, at), outputs) for at in beside)
-        return max((len(own & each) for each in found), default=0)
+        return max((_in_common(own, each) for each in found), default=0)
 
     own = joined_by(runner, choose.index_of(grid, middle), outputs)
     axes = (2, 1, 0) if own else ()
     most, axis = max(((shared(axis, 1), axis) for axis in axes if grid[axis] > 1), default=(0, 0))
-    if most <= LEAST_SHARED * len(own):
+    if most <= LEAST_SHARED * _in_common(own, own):
         return None
     away, furthest = 1, max(middle[axis], grid[axis] - 1 - middle[axis])
     while away < furthest and shared(axis, min(2 * away, furthest)):
         away = min(2 * away, furthest)
     return choose.Joining(axis, grid[axis] - 1 if away == furthest else 2 * away - 1)
+
+
+def _in_common(
+    one: Mapping[int, npt.NDArray[np.int64]], other: Mapping[int, npt.NDArray[np.int64]]
+) -> int:
+    """Return how many sectors two blocks have touched."""
+    return sum(np.intersect1d(one[place], other[place]).size for place in one if place in other)
 
 
 def _touched(

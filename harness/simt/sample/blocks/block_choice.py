@@ -119,9 +119,9 @@ class Together(NamedTuple):
 
     near: list[int]
     """Those that run with their neighbours."""
-    alone: list[int] = []
+    alone: Sequence[int] = ()
     """Those that were drawn by themselves."""
-    beside: list[int] = []
+    beside: Sequence[int] = ()
     """Those that do not run, and join something with some that do."""
 
 
@@ -176,7 +176,8 @@ def _stretches(
             at[axis] = step
             found = chosen if first <= step < first + length else beside
             found[index_of(grid, at)] = None
-    return Together(list(chosen), [], [block for block in beside if block not in chosen])
+    left = [block for block in beside if block not in chosen]
+    return Together(list(chosen), beside=left)
 
 
 def index_of(grid: tuple[int, int, int], at: Sequence[int]) -> int:

@@ -6,8 +6,6 @@ which blocks have run before it, and so whether all of them do.
 
 from __future__ import annotations
 
-from ...decode.encoding import Op, Space
-from ...ptx.registers import atomics_read
 from ...run.core import Launch
 
 UNEVEN = "its blocks differ so much in their work that a few of them do not tell its time"
@@ -23,14 +21,11 @@ class Unaffordable(Exception):
 
 def shared_counter(launch: Launch) -> str:
     """Return what to say where a kernel uses what an atomic on global memory returns, or ""."""
-    rows = launch.program.rows
-    for index in sorted(atomics_read(launch.module)):
-        if rows["opcode"][index] == Op.ATOMIC and rows["space"][index] != Space.SHARED:
-            found = launch.module.instructions[index]
-            at = f", line {found.line}" if found.line else ""
-            return (
-                "its blocks take turns at a counter or a lock in memory, or join their results by "
-                f"one ({'.'.join((found.opcode, *found.modifiers))}{at}): what one does hangs on "
-                "the others"
-            )
-    return ""
+    if not launch.program.answered:
+        return ""
+    found = launch.module.instructions[launch.program.answered[0]]
+    at = f", line {found.line}" if found.line else ""
+    return (
+        "its blocks take turns at a counter or a lock in memory, or join their results by "
+        f"one ({'.'.join((found.opcode, *found.modifiers))}{at}): what one does hangs on the others"
+    )

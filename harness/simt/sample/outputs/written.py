@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,28 +126,25 @@ def note_atomics(runner: BlockRuns, outputs: Mapping[int, int], atomics: Atomics
 
 
 def joined_by(
-    runner: BlockRuns, block: int, outputs: Mapping[int, int]
-) -> frozenset[tuple[int, int]]:
-    """Return the sectors of each output that atomics of a block touch; raises LaunchFailed."""
+    runner: BlockRuns, block: int, outputs: Collection[int]
+) -> dict[int, npt.NDArray[np.int64]]:
+    """Return the sectors of outputs that atomics of a block touch, from the start of each; nothing
+    of it stays. Raises LaunchFailed."""
     uses = runner.alone(block).uses
-    return frozenset(
-        (place, sector) for place in outputs if place in uses
-        for sector in uses[place].atomic_sectors.tolist()
-    )  # fmt: skip
+    return {
+        place: touched - runner.first_sector(place) for place in outputs
+        if place in uses and (touched := uses[place].atomic_sectors).size
+    }  # fmt: skip
 
 
 def note_open(
-    runner: BlockRuns, beside: Sequence[int], outputs: Mapping[int, int], found: Atomics
+    runner: BlockRuns, beside: Sequence[int], outputs: Collection[int], found: Atomics
 ) -> None:
     """Add what blocks that do not run would touch by atomics of each output; raises LaunchFailed.
     """
-    memory = runner.asked.memory
     for block in beside:
-        uses = runner.alone(block).uses
-        for place in outputs:
-            if place in uses and (touched := uses[place].atomic_sectors).size:
-                start = (memory.starts[place] - memory.base) // SECTOR
-                found.setdefault(place, []).append(touched - start)
+        for place, touched in joined_by(runner, block, outputs).items():
+            found.setdefault(place, []).append(touched)
 
 
 def _is_whole(
@@ -191,19 +188,21 @@ def _short(runner: BlockRuns, blocks: int, cost: int, budget: int) -> Short:
 def _by_rims(
     runner: BlockRuns, sampled: Sequence[Result], affordable: int
 ) -> dict[int, float]:
-    """Return what blocks on the rims of the grid write of outputs that no sample tells of.
+    """Return what blocks on the rims of the grid write of what is written, and no sample tells of.
 
-    Such are those that only the first or the last of many rows is for.
+    Such are outputs that only the first or the last of many rows is for.
     """
-    none = np.zeros((1, len(runner.followed)))
-    told = np.concatenate([none, *(result.stored for result in sampled)]).sum(axis=0)
-    untold = np.flatnonzero(told == 0)
+    columns = {
+        place: column for column, place in enumerate(runner.followed)
+        if place in runner.written_ranges()
+        and not any(result.stored[:, column].any() for result in sampled)
+    }  # fmt: skip
     rims = choose.rims(runner.asked.launch.grid)
-    if not untold.size or len(rims) > affordable:
+    result = runner.looked_at(rims) if columns and len(rims) <= affordable else None
+    if result is None:
         return {}
-    result = runner.looked_at(rims)
-    stored = (result.stored if result else none).sum(axis=0, dtype=np.float64)
-    return {runner.followed[column]: float(stored[column]) for column in untold.tolist()}
+    stored = result.stored.sum(axis=0, dtype=np.float64)
+    return {place: float(stored[column]) for place, column in columns.items()}
 
 
 def _drawn(
