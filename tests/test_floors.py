@@ -32,6 +32,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "harness/devices/simulated": ("runs", ("full_dimensions", "time_taken"), "device"),
     "harness/records": (
         ("rooms", "record", "identity", "versions", "outcomes"),
+        "parts",
         ("tensors", "programs", "variations", "readings", "builds", "timings"),
         ("tasks", "profiles"), "evaluations",
     ),

@@ -38,6 +38,7 @@ from .launch_writes import (
     carried_to,
     goes_by_part,
     is_last,
+    is_unsure,
     kernels_of,
     not_final,
     reached,
@@ -139,10 +140,13 @@ def judge_wide(
     """
     kernels = kernels_of(launches)
     complete = all(kernel.complete for kernel in kernels)
-    if not complete and (unwritten := read_unwritten(launches, LEAST_WRITTEN)):
-        return reads_unwritten(unwritten[0].kernel, unwritten[1]), Checked(0)
+    # Behind what launch() is given, outputs first, lies the workspace.
+    own = {*range(len(task.full.of_role("output"))), len(task.full.tensors)}
+    if not complete and (unwritten := read_unwritten(launches, LEAST_WRITTEN, own)):
+        return reads_unwritten(*unwritten), Checked(0)
     checked = unsteady = 0
     uncompared: list[str] = []
+    unproven: list[str] = []
     for place, spec in enumerate(task.full.of_role("output")):
         if not spec.numel:
             continue
@@ -195,6 +199,8 @@ def judge_wide(
             share = min(share, hanging.share_at_most(still_to_come(launches, place)))
             if share < LEAST_WRITTEN:
                 return incomplete(spec, share), Checked(checked)
+            if is_unsure(kernels, place):
+                unproven.append(spec.name)
         if not hanging.joins_rightly:
             joined, rightly, *_ = hanging.joined
             return joined_by_others(spec, joined - rightly, joined), Checked(checked)
@@ -211,7 +217,9 @@ def judge_wide(
         uncompared += [] if found.checked else [spec.name]
     withheld = f"{unsteady} elements hang on blocks that were not run" if unsteady else ""
     told = _checked(task, kernels, checked, withheld)
-    return None, replace(told, orders=2, uncompared=tuple(uncompared))
+    return None, replace(
+        told, orders=2, uncompared=tuple(uncompared), unproven=tuple(unproven)
+    )
 
 
 class Joined(NamedTuple):
@@ -393,7 +401,8 @@ def _answered(
 
 def _near(tolerance: RowTolerance, places: NDArray[np.int64]) -> Nearness:
     """Return what elements at some places may differ by."""
-    kinds = places // tolerance.row % len(tolerance.absolute)
+    rows = places // tolerance.row
+    kinds = (rows % tolerance.rows if tolerance.rows else rows) % len(tolerance.absolute)
     return Nearness(
         np.array(tolerance.absolute)[kinds], np.array(tolerance.relative)[kinds],
         tolerance.step, tolerance.least_step,

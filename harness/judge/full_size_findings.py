@@ -37,6 +37,9 @@ class Checked:
     """Orders of blocks and warps, each on a poison of its own, in which they ran."""
     uncompared: tuple[str, ...] = ()
     """Outputs of which nothing was compared, though PyTorch's answer is known."""
+    unproven: tuple[str, ...] = ()
+    """Outputs that so few of the blocks write to that the blocks that ran do not show whether all
+    of it is written."""
 
     @property
     def in_words(self) -> str:
@@ -53,6 +56,8 @@ class Checked:
         facts: dict[str, float | int | str] = {"full_size_checked": self.elements}
         if self.blocks:
             facts["full_size_coverage"] = self.in_words
+        if self.unproven:
+            facts["full_size_unproven"] = f"whether all of {', '.join(self.unproven)} is written"
         return facts | ({"full_size_unchecked": self.withheld} if self.withheld else {})
 
     @property
@@ -171,10 +176,10 @@ def incomplete(spec: TensorSpec, share: float) -> StageResult:
 
 
 def reads_unwritten(kernel: str, share: float) -> StageResult:
-    """Return the failure of a kernel that reads what no launch writes."""
+    """Return the failure of a kernel, or a copy, that reads what no launch writes."""
     words = (
-        "at full dimensions it reads memory of which the launches before it write only "
-        f"{100 * share:.0f} %: the rest holds anything"
+        f"at full dimensions {'it' if kernel else 'a copy'} reads memory of which the launches "
+        f"before it write only {100 * share:.0f} %: the rest holds anything"
     )
     kind = "unsupported" if share else "uninitialized_read"
     failed = judge(CaseReport(reports=[Finding(kind, words, kernel)]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from .reports import LaunchReport, TransferReport, Written
 
 Launches = Sequence[LaunchReport | TransferReport]
+
+UNSURE = 0.1
+"""Of an estimate the part that stands for its own error, from which on it proves nothing."""
 
 
 def kernels_of(launches: Launches) -> list[LaunchReport]:
@@ -146,6 +149,12 @@ def bytes_by_kernels(
     return float(min(sum(estimates), widest * union))
 
 
+def is_unsure(kernels: Sequence[LaunchReport], place: int) -> bool:
+    """Say whether what a launch writes of an allocation is more a guess than an estimate."""
+    found = [kernel.written[place] for kernel in kernels if place in kernel.written]
+    return any(each.raised > UNSURE * each.grid_bytes for each in found)
+
+
 def _density(each: Written, really_written: int | None) -> float:
     """Return how much of the sectors that sampled blocks touched holds something, at most 1."""
     if really_written is None:
@@ -164,28 +173,38 @@ def bytes_copied_from_kernels(
     )
 
 
-def read_unwritten(launches: Launches, least: float) -> tuple[LaunchReport, float] | None:
-    """Return the first launch that reads more of an output or the workspace than is written before
-    it, by estimate, and the share that is; None where none does.
+def read_unwritten(
+    launches: Launches, least: float, own: Collection[int]
+) -> tuple[str, float] | None:
+    """Return the first kernel that reads more of an output or the workspace than is written before
+    it, by estimate, and the share that is; None where none does. A copy has no name.
 
     What blocks that were not run would have written is none of what nobody writes.
 
     Args:
         launches: of a call, in their order.
         least: share of what is read that must be written.
+        own: places of the outputs and of the workspace.
     """
     for index, each in enumerate(launches):
-        if isinstance(each, TransferReport):
-            continue
         before = launches[:index]
-        for place, read in each.read_bytes.items():
+        for place, read in _read_by(each, own).items():
             moved = sum(
                 it.width * it.height for it in transfers_of(before) if it.place == place
             )
             written = bytes_by_kernels(kernels_of(before), place, None) + moved
             if written < least * read:
-                return each, written / read
+                return getattr(each, "kernel", ""), written / read
     return None
+
+
+def _read_by(each: LaunchReport | TransferReport, own: Collection[int]) -> dict[int, float]:
+    """Return the bytes of outputs and the workspace that a launch or a copy reads, by place."""
+    if not isinstance(each, TransferReport):
+        return dict(each.read_bytes)
+    if each.copy and each.source_place is not None and each.source_place in own:
+        return {each.source_place: float(each.width * each.height)}
+    return {}
 
 
 def reached(transfer: TransferReport, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -83,6 +83,9 @@ class Written:
     """What any block wrote lies in [first, end), from the start of the allocation."""
     span: float
     """Estimated length of that range for the whole grid."""
+    raised: float = 0.0
+    """By how much of `grid_bytes` the estimate was raised for its own error: an honest kernel whose
+    blocks differ may write so much, and nothing shows that it does."""
 
 
 class LaunchReport(Protocol):

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from .parts import Part
 from .record import Record
 
 Level = Literal["any", "positive", "scaled", "some", "below", "range", "order", "own"]
 """How far the values of a tensor may be changed, the freest first; see reference/drawing/."""
+
+
+class Beyond(NamedTuple):
+    """A stretch of numbers beyond the level of an input."""
+
+    low: float
+    high: float
+    """The same where it is a single number."""
+    part: Part
+    """Of the input, where alone they may be."""
 
 
 class Variation(Record):
@@ -50,6 +61,8 @@ class Variation(Record):
     named: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     """Of inputs, by name, integers beyond their level that forward() compares elements with, or its
     losses pass over, and that make answers of their own: a case holds them."""
+    parts: dict[str, dict[int, Part]] = Field(default_factory=dict)
+    """Of these integers, by input, the part of it in which alone one is; of others it is all."""
     past: dict[str, tuple[tuple[int, int], ...]] = Field(default_factory=dict)
     """Of inputs, by name, the nearest and the furthest of integers past a border that forward()
     holds elements to: some of these are in place of a nearest one, which is in `named`."""
@@ -60,13 +73,16 @@ class Variation(Record):
     updated: tuple[str, ...] = ()
     """Buffers that forward() changes. A kernel does not: each call begins with the same ones."""
 
-    def beyond(self, name: str) -> list[tuple[float, float]]:
-        """Return the least and the greatest of stretches of numbers that an input may hold though
-        its level has none of them; of a single number both are that."""
-        past = [(min(span), max(span)) for span in self.past.get(name, ())]
+    def beyond(self, name: str) -> list[Beyond]:
+        """Return stretches of numbers that an input may hold though its level has none of them."""
+        parts = self.parts.get(name, {})
+        past = [
+            Beyond(min(span), max(span), parts.get(span[0], ())) for span in self.past.get(name, ())
+        ]
         single = [
-            (each, each) for each in (*self.named.get(name, ()), *self.ends.get(name, ()))
-            if not any(low <= each <= high for low, high in past)
+            Beyond(each, each, parts.get(int(each), ()))
+            for each in (*self.named.get(name, ()), *self.ends.get(name, ()))
+            if not any(low <= each <= high for low, high, _ in past)
         ]  # fmt: skip
         return [*single, *past]
 

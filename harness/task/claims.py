@@ -12,7 +12,7 @@ from ..records.identity import sha256_of
 from ..records.record import Record
 from ..records.tasks import Task
 from ..records.tensors import TensorSpec
-from ..records.variations import Level
+from ..records.variations import Beyond, Level
 from .rules import LARGEST_CLAIMED, LEVELS
 
 MOST_TENSORS, MOST_PLACES = 16, 16
@@ -100,7 +100,7 @@ def require_claimable(task: Task, claim: ClaimedInput) -> None:
 
 
 def _require_fill(
-    tensor: TensorSpec, level: Level, fill: Fill, beyond: Sequence[tuple[float, float]]
+    tensor: TensorSpec, level: Level, fill: Fill, beyond: Sequence[Beyond]
 ) -> None:
     name = fill.tensor
     if level in ("own", "order", "scaled") and (fill.kind != "own" or fill.places):
@@ -117,7 +117,7 @@ def _require_fill(
                 f"{name}: {value:g} is outside of what inputs hold (finite, at most "
                 f"{LARGEST_CLAIMED:g} in size)"
             )
-        is_beyond = any(low <= value <= high for low, high in beyond)
+        is_beyond = any(low <= value <= high for low, high, _ in beyond)
         if level in ("positive", "below") and value < 0 and not is_beyond:
             raise NotAnInput(f"{name}: {value:g}, but {LEVELS[level]}")
     if fill.kind == "uniform" and fill.first >= fill.second:

@@ -42,7 +42,9 @@ class RowTolerance(Record):
     relative: tuple[float, ...] = Field(min_length=1)
     """Likewise."""
     row: int = Field(ge=1)
-    """Elements of a row."""
+    """Elements of a row that follow each other."""
+    rows: int = Field(0, ge=0)
+    """After so many the first begins again; 0: there are as many as the tensor has room for."""
     step: float = 0.0
     least_step: float = 0.0
     share: float = 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...harness.bound.arithmetic import multiplies
+from ...harness.records.parts import in_words
 from ...harness.records.record import Record
 from ...harness.records.tasks import Task
 from ...harness.records.variations import Level
@@ -67,7 +68,8 @@ def _how_far(task: Task, name: str, level: Level) -> str:
     if drawn:
         return "drawn anew as the reference draws it"
     beyond = [
-        f"{low:.10g}" if low == high else f"all from {low:.10g} to {high:.10g}"
-        for low, high in task.variation.beyond(name)
+        (f"{low:.10g}" if low == high else f"all from {low:.10g} to {high:.10g}")
+        + (f" (in {name}{in_words(part)} alone)" if part else "")
+        for low, high, part in task.variation.beyond(name)
     ]
     return LEVELS[level] + (BEYOND.format(" and ".join(beyond)) if beyond else "")

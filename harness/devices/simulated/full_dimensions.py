@@ -88,7 +88,7 @@ def wide_answer(
         return _two_runs(runs, planned, cases, full_case, wide, most)
 
     failed, checked = answered(budget)
-    unseen = not checked.elements or bool(checked.uncompared)
+    unseen = not checked.elements or bool(checked.uncompared or checked.unproven)
     if not failed and unseen and budget < sum(_works(sampled)) <= WHOLE_INSTRUCTIONS:
         return answered(WHOLE_INSTRUCTIONS)
     return failed, checked

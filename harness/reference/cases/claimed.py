@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 
+from ...records.parts import slices_of
 from ...records.tensors import Tolerance
-from ...records.variations import Level, Variation
+from ...records.variations import Beyond, Level, Variation
 from ...task.claims import ClaimedInput, Fill, NotAnInput
 from ..drawing.draws import Draw, draw
 from ..drawing.structure import all_differ, is_sorted, structured
@@ -123,16 +124,18 @@ def _filled(own: torch.Tensor, fill: Fill, generator: torch.Generator) -> torch.
 
 def _require_allowed(
     name: str, own: torch.Tensor, value: torch.Tensor, level: Level,
-    beyond: Sequence[tuple[float, float]],
+    beyond: Sequence[Beyond],
 ) -> None:  # fmt: skip
     """Refuse what a tensor of this level never holds in a case, but for stretches `beyond` it."""
     if torch.equal(value, own.double()):
         return
     if level in ("own", "order", "scaled"):
         raise NotAnInput(f"{name} cannot be chosen")
-    usual = value
-    for low, high in beyond:
-        usual = usual[(usual < low) | (usual > high)]
+    allowed = torch.zeros_like(value, dtype=torch.bool)
+    for low, high, part in beyond:
+        there = slices_of(part, value.shape)
+        allowed[there] |= (value[there] >= low) & (value[there] <= high)
+    usual = value[~allowed]
     if not usual.numel():
         return
     low, high = float(usual.min()), float(usual.max())

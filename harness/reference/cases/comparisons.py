@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from ...records.parts import Part, Span, joined
 from ..drawing.borders import LARGEST
 from ..loading.model import (
     Instance,
@@ -29,14 +31,20 @@ from ..loading.model import (
     lacks_memory,
 )
 from .case import fresh
-from .passed_on import passed_on
+from .passed_on import IN_PLACE, passed_on
 
-MOST = 8
+MOST = 128
 """Numbers that are told; a task that compares with more has some of them tried."""
-DISTINCT = 4 * MOST
+DISTINCT = 128
 """A tensor of more different numbers holds data, not borders."""
+ASKED_FOR = 8
+"""Integers of one tensor that each stand for themselves, at most."""
 LOOKED_AT = 1 << 16
 """Of a larger tensor a part is looked at, as it may have gigabytes."""
+MOST_FOLLOWED = 8
+"""Inputs, factors and pieces that one tensor is followed as."""
+MOST_PLACES = 1 << 22
+"""Elements of an input of integers whose parts are told apart."""
 
 _aten = torch.ops.aten
 
@@ -77,7 +85,7 @@ COMPARING: dict[Any, Callable[[Sequence[Any]], list[Any]]] = {
     **dict.fromkeys((_aten.remainder, _aten.fmod, _aten.floor_divide), _multiples),
     _aten.histc: _numbers(2, 3),
     _aten.softplus: _softplus,
-    _aten.bucketize: _numbers(1),
+    **dict.fromkeys((_aten.bucketize, _aten.isin), _numbers(1)),
 }  # fmt: skip
 """Operations that compare what they are given first, and with which numbers."""
 
@@ -96,15 +104,29 @@ HOLDING = frozenset((
 """Operations that say themselves what becomes of all that lies beyond a number."""
 
 NAMING: dict[Any, tuple[tuple[int, int], ...]] = {
-    **dict.fromkeys((_aten.eq, _aten.ne), ((0, 0),)),
+    **dict.fromkeys((_aten.eq, _aten.ne, _aten.isin), ((0, 0),)),
     **dict.fromkeys(HOLDING, ((0, 0), (-1, -1), (1, 1))),
     **dict.fromkeys((_aten.gt, _aten.le), ((0, -1), (1, 1))),
     **dict.fromkeys((_aten.ge, _aten.lt), ((-1, -1), (0, 1))),
 }  # fmt: skip
 """Operations that name an integer: how far from it lies each that is meant, and its side."""
 
+_THE_OTHER_WAY: dict[Any, Any] = {
+    **{each: each for each in (
+        _aten.eq, _aten.ne, _aten.maximum, _aten.minimum, _aten.fmax, _aten.fmin,
+    )},
+    _aten.gt: _aten.lt, _aten.lt: _aten.gt, _aten.ge: _aten.le, _aten.le: _aten.ge,
+}  # fmt: skip
+"""Operations that compare two tensors: which says the same of them, the second one first."""
+
 _NAMES = ("min", "max", "other", "lambd", "threshold", "min_val", "max_val")
 """Arguments that hold what is compared with, where they are named."""
+
+_FILLING = frozenset((
+    _aten.full_like, _aten.new_full, _aten.zeros_like, _aten.new_zeros, _aten.ones_like,
+    _aten.new_ones,
+))  # fmt: skip
+"""Operations that take from what they are given its kind alone."""
 
 _PUTS = frozenset((_aten.copy, _aten.fill, _aten.zero))
 """Operations that put other elements into a part of a tensor, perhaps, and leave the rest."""
@@ -118,6 +140,8 @@ class Named(NamedTuple):
     """-1 where it is the first of all that lie below a border, 1 of those above; 0 by itself."""
     held: bool = False
     """Whether an operation of HOLDING names it."""
+    part: Part = ()
+    """Of the input, all that it is named for."""
 
 
 class Comparisons(NamedTuple):
@@ -171,6 +195,8 @@ class _Followed(NamedTuple):
     added: float
     source: str
     """Name of the input."""
+    part: Part = ()
+    """In which these elements lie there."""
 
 
 class _Compared(TorchDispatchMode):  # type: ignore[misc]
@@ -184,12 +210,23 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
             {each: (_Followed(1.0, 0.0, name),) for name, each in inputs}
         )
         """Tensors as long as forward() keeps them, and what of their elements is exactly."""
+        self._made_of = WeakTensorKeyDictionary({each: True for _, each in inputs})
+        """Those that any input had a part in."""
+        self._shapes = {name: each.shape for name, each in inputs}
+        self._places = WeakTensorKeyDictionary({
+            each: torch.arange(each.numel(), device=each.device).view(each.shape)
+            for _, each in inputs if is_whole(each) and 0 < each.numel() <= MOST_PLACES
+        })  # fmt: skip
+        """Where in its input each element lies, of those that are one by one an input's."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         answer = function(*args, **(kwargs or {}))
         operation = _in_new_memory(function)
+        made_of = any(each in self._made_of for each in _tensors((args, kwargs)))
+        if made_of and operation not in _FILLING:
+            self._made_of.update(dict.fromkeys(_tensors(answer), True))
         is_rounded = "rounding_mode" in (kwargs or {})
         for second in self._known(args[1:2]):
             self._compare_second(second, operation, args)
@@ -203,21 +240,38 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
                 self._note(each, args[0], given)
                 if not is_rounded and operation in NAMING:
                     self._name(each, given, NAMING[operation], held=operation in HOLDING)
-        # Of several pieces the first: a number is drawn anywhere in an input, and others may count
-        # it from the end.
         written = answer[0] if isinstance(answer, tuple | list) and answer else answer
-        if function.is_view and isinstance(written, torch.Tensor):
-            self._followed[written] = known
+        if function.is_view:
+            self._view(function, args, kwargs or {}, known, _tensors(answer))
         elif isinstance(written, torch.Tensor):
             passed = self._known(passed_on(operation, args))
             if function._schema.is_mutable:
                 self._rewrite(operation, written, passed)
             elif passed:
                 self._followed[written] = passed
+                if operation in IN_PLACE and args[0] in self._places:
+                    self._places[written] = self._places[args[0]]
             if known and not is_rounded and not passed:
                 alpha = (kwargs or {}).get("alpha", args[2] if len(args) > 2 else 1)
                 self._follow(operation, args, alpha, known, written)
         return answer
+
+    def _view(
+        self, function: Any, args: Any, kwargs: dict[str, Any], known: Sequence[_Followed],
+        pieces: Sequence[torch.Tensor],
+    ) -> None:  # fmt: skip
+        """Follow pieces of a tensor; where they lie is not known, the first: a number is drawn
+        anywhere then, and what others hold may be counted from the end."""
+        places: Sequence[torch.Tensor] = ()
+        if args and args[0] in self._places and function is not torch.ops.aten.view.dtype:
+            places = _tensors(function(self._places[args[0]], *args[1:], **kwargs))
+        for piece, where in zip(pieces, places, strict=False):
+            self._places[piece] = where
+            self._followed[piece] = tuple(
+                each._replace(part=_part(where, self._shapes[each.source])) for each in known
+            )
+        for piece in () if places else pieces[:1]:
+            self._followed[piece] = tuple(known)
 
     def _compare_second(self, second: _Followed, operation: Any, args: Sequence[Any]) -> None:
         """Note what an operation compares the second of what it is given with."""
@@ -230,13 +284,17 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
             self._name(second, [-1])
         elif operation in _BAGS:
             self._note(second, args[1], [each for each in args[8:9] if each >= 0])
+        elif operation in _THE_OTHER_WAY:
+            self._note(second, args[1], args[:1])
+            beside = NAMING.get(_THE_OTHER_WAY[operation], ())
+            self._name(second, args[:1], beside, held=operation in HOLDING)
 
     def _known(self, arguments: Iterable[Any]) -> tuple[_Followed, ...]:
         found: dict[_Followed, None] = {}
         for each in arguments:
             if isinstance(each, torch.Tensor):
                 found |= dict.fromkeys(self._followed.get(each, ()))
-        return tuple(found)[:MOST]
+        return tuple(found)[:MOST_FOLLOWED]
 
     def _rewrite(
         self, operation: Any, written: torch.Tensor, passed: Sequence[_Followed]
@@ -249,10 +307,11 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
             passed = (*passed, *self._known(there))
         for tensor in there:
             del self._followed[tensor]
+            self._places.pop(tensor, None)
         if passed:
             for tensor in (written, written._base):
                 if tensor is not None:
-                    self._followed[tensor] = tuple(dict.fromkeys(passed))[:MOST]
+                    self._followed[tensor] = tuple(dict.fromkeys(passed))[:MOST_FOLLOWED]
 
     def _name(
         self,
@@ -262,19 +321,28 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
         *,
         held: bool = False,
     ) -> None:
-        """Note single numbers that stand in forward(); a tensor may be an input, or made of one."""
+        """Note single numbers that stand in forward(), or in a tensor that no input has a part in;
+        of several there those alone that it asks for one by one."""
+        most = ASKED_FOR if beside == ((0, 0),) else 1
+        of_source = self.named.setdefault(known.source, {})
         for number in numbers:
-            for each in () if isinstance(number, torch.Tensor) else _as_numbers(number):
+            if isinstance(number, torch.Tensor) and number in self._made_of:
+                continue
+            numbers_of = _as_numbers(number)
+            for each in numbers_of if len(numbers_of) <= most else ():
                 for off, way in beside:
                     meant = (each + off - known.added) / known.factor
                     if math.isfinite(meant) and meant == int(meant):
-                        named = Named(int(meant), way if known.factor > 0 else -way, held)
-                        self.named.setdefault(known.source, {}).setdefault(named.number, named)
+                        side = way if known.factor > 0 else -way
+                        named = Named(int(meant), side, held, known.part)
+                        before = of_source.setdefault(named.number, named)
+                        part = joined(before.part, named.part)
+                        of_source[named.number] = before._replace(part=part)
 
     def _note(
         self, known: _Followed, compared: torch.Tensor, numbers: Sequence[Any]
     ) -> None:
-        factor, added, _ = known
+        factor, added = known.factor, known.added
         # Integers are what their range holds: a token that is masked may be any.
         largest = LARGEST if compared.is_floating_point() else math.inf
         for number in numbers:
@@ -300,28 +368,46 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
         found = [_changed(each, operation, number, alpha) for each in known]
         if any(found):
             self._followed[answer] = tuple(each for each in found if each is not None)
+            if args[0] in self._places and answer.shape == args[0].shape:
+                self._places[answer] = self._places[args[0]]
 
 
 def _changed(
     known: _Followed, operation: Any, number: float | None, alpha: float
 ) -> _Followed | None:
     """Return what an operation with a number makes of elements; None where it may round them."""
-    factor, added, source = known
+    factor, added = known.factor, known.added
     if operation is _aten.abs:  # Of a magnitude both signs are tried anyway.
         return known
     if operation is _aten.neg:
-        return _Followed(-factor, -added, source)
+        return known._replace(factor=-factor, added=-added)
     if number is None or not math.isfinite(number):
         return None
     if operation in (_aten.mul, _aten.div) and number and math.frexp(abs(number))[0] == 0.5:
         times = number if operation is _aten.mul else 1 / number
-        return _Followed(factor * times, added * times, source)
+        return known._replace(factor=factor * times, added=added * times)
     if operation in (_aten.add, _aten.sub):
         more = alpha * (number if operation is _aten.add else -number)
-        return _Followed(factor, added + more, source)
+        return known._replace(added=added + more)
     if operation is _aten.rsub and alpha == 1:
-        return _Followed(-factor, number - added, source)
+        return known._replace(factor=-factor, added=number - added)
     return None
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [each for each in tree_leaves(value) if isinstance(each, torch.Tensor)]
+
+
+def _part(places: torch.Tensor, shape: Sequence[int]) -> Part:
+    """Return the part of a tensor of a shape in which some places of it lie."""
+    if not places.numel():
+        return ()
+    found = []
+    for axis, at in enumerate(torch.unravel_index(places, tuple(shape))):
+        first, end = int(at.min()), int(at.max()) + 1
+        if end - first < shape[axis]:
+            found.append(Span(axis, first, end, shape[axis]))
+    return tuple(found)
 
 
 def _in_new_memory(function: Any) -> Any:

@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +56,35 @@ PARTS = ("absolute", "relative")
 
 NOT_COMPARED = 1e300
 """Absolute tolerance of a kind of rows whose answer PyTorch itself does not meet."""
+
+
+class _Rows(NamedTuple):
+    """What counts the rows of inputs and outputs; nothing where all are alike."""
+
+    sizes: tuple[int, ...] = ()
+    """Of axes that lead,"""
+    length: int = 0
+    """or of one axis wherever it stands, the only one of this length: such rows are columns."""
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+    def are_of(self, shape: Sequence[int]) -> bool:
+        """Say whether a tensor has such rows."""
+        if self.length:
+            return list(shape).count(self.length) == 1
+        return bool(self.sizes) and tuple(shape[: len(self.sizes)]) == self.sizes
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a contiguous tensor that has such rows with one leading axis that counts them."""
+        if self.length:
+            return tensor.movedim(tensor.shape.index(self.length), 0)
+        return tensor.reshape(math.prod(self.sizes), *tensor.shape[len(self.sizes) :])
+
+    def elements(self, shape: Sequence[int]) -> int:
+        """Return how many elements that follow each other are of one row."""
+        axes = list(shape).index(self.length) + 1 if self.length else len(self.sizes)
+        return max(1, math.prod(shape[axes:]))
 
 
 class _How(NamedTuple):
@@ -104,13 +134,15 @@ def write_full_case(
     error is not in these tolerances yet.
     """
     began = time.thread_time()  # It takes part in all that PyTorch computes.
-    hung = has_flags = False
+    hung = has_flags = mixes = False
     for how in _ways(variation):
         if how.distribution == "full" and (how.alike == hung or not how.flags and not has_flags):
             continue
-        instance, row_axes = _draw(reference, how, shapes, variation, secret)
+        if how.factor and mixes:
+            continue
+        instance, rows = _draw(reference, how, shapes, variation, secret)
         has_flags = any(each.dtype is torch.bool for each in instance.inputs.values())
-        if how.factor and not row_axes:
+        if how.factor and not rows:
             continue
         # forward() may change its inputs: they are written before.
         for tensors in (instance.inputs, instance.parameters, instance.buffers):
@@ -119,18 +151,20 @@ def write_full_case(
         with OperationsSeen() as seen:
             outputs = reference.outputs(instance.model, instance.arguments)
         if all_finite(outputs):
-            if not (seen.places and _hang_on_ties(
-                reference, _draw(reference, how, shapes, variation, secret)[0]
-            )):
+            again = partial(_draw, reference, how, shapes, variation, secret)
+            if rows.length and _mixes(reference, outputs, rows, again()[0], variation):
+                mixes = True
+                continue
+            if not (seen.places and _hang_on_ties(reference, again()[0])):
                 break
             hung = True
     for index, answer in enumerate(outputs):
         write_tensor(answers / f"out{index}.bin", answer)
     tolerances = [
-        _tolerance(answer, None, row_axes, cast=is_cast(instance, answer)) for answer in outputs
+        _tolerance(answer, None, rows, cast=is_cast(instance, answer)) for answer in outputs
     ]
     described = {
-        "tolerances": tolerances, "rows": ("own", *(how.rows if row_axes else ())),
+        "tolerances": tolerances, "rows": ("own", *(how.rows if rows else ())),
         "drawn": how, "shapes": shapes, "exact": False,
         "seconds": time.thread_time() - began,
     }  # fmt: skip
@@ -159,10 +193,10 @@ def widen_tolerances(
     """
     described = json.loads((answers / "case.json").read_text(encoding="utf-8"))
     how, shapes = _How(*described["drawn"]), described["shapes"]
-    instance, row_axes = _draw(reference, how, shapes, variation, secret)
+    instance, rows = _draw(reference, how, shapes, variation, secret)
     case = Case(reference, instance)
     # Rows of equal numbers are rounded alike, all others up and down.
-    by_rows = row_axes > 0
+    by_rows = bool(rows)
     unlike, is_example = case.plain(0.0 if by_rows else None, by_rows=by_rows)
     alike = unlike
     if by_rows and not is_example:
@@ -174,7 +208,7 @@ def widen_tolerances(
         exact = steps.exact if steps and exact is not None else exact
         first, second = (
             _tolerance(
-                answer, exact, row_axes, cast=is_cast(instance, answer), plain=each,
+                answer, exact, rows, cast=is_cast(instance, answer), plain=each,
                 is_example=is_example,
             )
             for each in plain
@@ -218,8 +252,8 @@ def _draw(
     shapes: Sequence[Sequence[int]],
     variation: Variation,
     secret: int,
-) -> tuple[Instance, int]:
-    """Return an instance, and how many leading axes count its rows; 0 where all are alike."""
+) -> tuple[Instance, _Rows]:
+    """Return an instance, and what counts its rows."""
     seed = seed_of(SEED, secret)
     drawn = Draw(
         seed, how.distribution, still=how.still, trained=how.trained,
@@ -232,37 +266,71 @@ def _draw(
                 _make_unlike(reference, instance, variation, seed)
             else:
                 _order_some(reference, instance, variation, drawn)
-        return instance, 0
-    # A loss beside an answer has no rows of its own.
-    shapes = [shape for shape in shapes if math.prod(shape) > 1] or shapes
-    mixed = {
-        name: tensor
-        for name, tensor in instance.inputs.items()
-        if _may_be_another(name, tensor, variation)
-        and all(_shared_axes(tensor.shape, shape) for shape in shapes)
-    }  # fmt: skip
-    if not mixed:
-        return instance, 0
-    most = min(_shared_axes(t.shape, shape) for t in mixed.values() for shape in shapes)
-    first = next(iter(mixed.values()))
-    axes = next(
-        (n for n in range(1, most) if math.prod(first.shape[:n]) >= KINDS), most
-    )  # fmt: skip
-    if math.prod(first.shape[:axes]) < 2:  # A single row would be of get_inputs()'s kind.
-        return instance, 0
+        return instance, _Rows()
+    rows = _rows_of(instance, shapes, variation)
     generator = torch.Generator(reference.device).manual_seed(seed + 2000)
     factors = {"large": how.factor, "offset": OFFSETS[0], "zeros": PEAKS[how.factor < FACTORS[0]]}
     with torch.no_grad():
-        for name, tensor in mixed.items():
-            rows = tensor.view(math.prod(tensor.shape[:axes]), *tensor.shape[axes:])
+        for name, tensor in _mixed(instance, rows, variation).items():
+            lines = rows.of(tensor)
             for kind, distribution in enumerate(how.rows, 1):
-                if kind < len(rows):
-                    part = rows[kind::KINDS]
+                if kind < len(lines):
                     change = drawn._replace(
                         distribution=distribution, factor=factors.get(distribution, 1.0)
                     )
-                    _redraw(part, change, variation, name, generator)
-    return instance, axes
+                    _redraw(lines[kind::KINDS], change, variation, name, generator)
+    return instance, rows
+
+
+def _rows_of(
+    instance: Instance, shapes: Sequence[Sequence[int]], variation: Variation
+) -> _Rows:
+    """Return what counts the rows that inputs have in common with outputs of these shapes."""
+    # A loss beside an answer has no rows of its own.
+    shapes = [shape for shape in shapes if math.prod(shape) > 1] or shapes
+    may_be = [
+        tensor.shape for name, tensor in instance.inputs.items()
+        if _may_be_another(name, tensor, variation)
+    ]  # fmt: skip
+    mixed = [each for each in may_be if all(_shared_axes(each, shape) for shape in shapes)]
+    if mixed:
+        most = min(_shared_axes(each, shape) for each in mixed for shape in shapes)
+        axes = next((n for n in range(1, most) if math.prod(mixed[0][:n]) >= KINDS), most)
+        # A single row would be of get_inputs()'s kind.
+        return _Rows(tuple(mixed[0][:axes])) if math.prod(mixed[0][:axes]) > 1 else _Rows()
+    for length in shapes[0]:
+        columns = _Rows(length=length)
+        shared = all(map(columns.are_of, shapes)) and any(map(columns.are_of, may_be))
+        if shared and length >= KINDS:
+            return columns
+    return _Rows()
+
+
+def _mixed(instance: Instance, rows: _Rows, variation: Variation) -> dict[str, torch.Tensor]:
+    """Return the inputs whose rows may be of several kinds."""
+    return {
+        name: tensor for name, tensor in instance.inputs.items()
+        if rows.are_of(tensor.shape) and _may_be_another(name, tensor, variation)
+    }  # fmt: skip
+
+
+def _mixes(
+    reference: Reference, outputs: Sequence[torch.Tensor], rows: _Rows, instance: Instance,
+    variation: Variation,
+) -> bool:  # fmt: skip
+    """Say whether an output's columns hang on others of the inputs: then none may be by itself.
+
+    `instance` is the one that was answered by `outputs`, again.
+    """
+    with torch.no_grad():
+        for tensor in _mixed(instance, rows, variation).values():
+            rows.of(tensor)[::KINDS].mul_(2)
+    others = reference.outputs(instance.model, instance.arguments)
+    return not all(
+        torch.equal(rows.of(answer)[kind::KINDS], rows.of(other)[kind::KINDS])
+        for answer, other in zip(outputs, others, strict=True) if rows.are_of(answer.shape)
+        for kind in range(1, KINDS)
+    )  # fmt: skip
 
 
 def _redraw(
@@ -364,7 +432,7 @@ def _has_structure(tensor: torch.Tensor) -> bool:
 def _tolerance(
     answer: torch.Tensor,
     exact: torch.Tensor | None,
-    axes: int,
+    rows: _Rows,
     *,
     cast: bool,
     plain: torch.Tensor | None = None,
@@ -379,19 +447,21 @@ def _tolerance(
     Args:
         answer: PyTorch's.
         exact: the same in double precision; None where there is none, or it is not known yet.
-        axes: how many leading axes count rows; 0 where all are alike.
+        rows: what counts them.
         cast: the task computes in float, and the output was cast to half precision.
         plain, is_example: the same as plain sums make it; see `tolerance_of`.
     """
-    numel, rows = answer.numel(), math.prod(answer.shape[:axes]) if axes else 1
-    row = max(1, numel // max(1, rows))
-    if TOLERANCES.get(str(answer.dtype).removeprefix("torch.")) is None or not numel:
+    has_rows = rows.are_of(answer.shape)
+    row = rows.elements(answer.shape) if has_rows else max(1, answer.numel())
+    if TOLERANCES.get(str(answer.dtype).removeprefix("torch.")) is None or not answer.numel():
         return {"absolute": [0.0], "relative": [0.0], "row": row}
-    kinds = min(KINDS, rows)
-    values = answer.reshape(rows, row)
-    precise, added = (
-        None if each is None else each.reshape(rows, row) for each in (exact, plain)
-    )
+
+    def lines(each: torch.Tensor | None) -> torch.Tensor | None:
+        return None if each is None else rows.of(each) if has_rows else each.unsqueeze(0)
+
+    values, precise, added = lines(answer), lines(exact), lines(plain)
+    assert values is not None
+    kinds = min(KINDS, len(values))
     found = [
         tolerance_of(
             values[kind::kinds], None if precise is None else precise[kind::kinds],
@@ -407,4 +477,5 @@ def _tolerance(
         "absolute": [NOT_COMPARED if each is None else max(least, each.absolute) for each in found],
         "relative": [0.0 if each is None else each.relative for each in found],
         "row": row,
+        "rows": rows.length if has_rows else 0,
     }

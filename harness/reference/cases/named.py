@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from ...records.parts import Part
 from ...records.variations import Level, Variation
 from ..drawing.draws import Draw, Survives, draw
 from ..drawing.structure import is_sorted, whole_ends
@@ -54,7 +55,7 @@ def with_named(
     if not draws:
         return variation
     for name, each in tries[:MOST_TRIES]:
-        tried = _with(variation, name, each.number)
+        tried = _with(variation, name, each.number, each.part)
         if survives(tried, draws) and (each.held or any(
             _tells(reference, tried, name, each.number, how) for how in draws
         )):
@@ -99,15 +100,19 @@ def _with_past(
         furthest = min(max(number + side * reach, held.min), held.max)
         past = (*variation.past.get(name, ()), (number, furthest))
         found = variation.model_copy(update={"past": variation.past | {name: past}})
-        if furthest != number and survives(_with(found, name, furthest), draws):
+        if furthest != number and survives(_with(found, name, furthest, nearest.part), draws):
             return found
         reach //= 2
     return variation
 
 
-def _with(variation: Variation, name: str, number: int) -> Variation:
-    numbers = (*variation.named.get(name, ()), number)
-    return variation.model_copy(update={"named": variation.named | {name: numbers}})
+def _with(variation: Variation, name: str, number: int, part: Part) -> Variation:
+    numbers, parts = (*variation.named.get(name, ()), number), variation.parts
+    if part:
+        parts = parts | {name: parts.get(name, {}) | {number: part}}
+    return variation.model_copy(
+        update={"named": variation.named | {name: numbers}, "parts": parts}
+    )
 
 
 def _tells(

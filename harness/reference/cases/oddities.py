@@ -7,6 +7,7 @@ integer of a type where nothing is divided: that by -1 ends a process.
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import torch
@@ -26,8 +27,13 @@ ASKING = frozenset(
 )  # fmt: skip
 """Functions that ask whether something is a number, or pass over what is none."""
 
-UNDEFINED = (("nan", "inf", "-inf"), ("nan",), ("inf", "-inf"))
+COMPARING = frozenset(("eq", "ne", "gt", "ge", "lt", "le"))
+"""Functions that ask whether something is a number where they compare it with itself, and whether
+it is finite where they compare it with what is not."""
+
+UNDEFINED = (("nan", "inf", "-inf"), ("nan",), ("inf", "-inf"), ("-inf",), ("inf",))
 """Tried in this order."""
+INFINITE = ("inf", "-inf")
 MOST_INPUTS = 8
 """Floating inputs for which that is tried."""
 LARGEST = 1e30
@@ -50,7 +56,7 @@ def with_oddities(reference: Reference, variation: Variation, survives: Survives
     seen = _seen(reference, variation)
     update: dict[str, Any] = {"least": not seen.divides}
     if seen.asks:
-        update["undefined"] = _undefined(reference, variation)
+        update["undefined"] = _undefined(reference, variation, seen.asks)
     if seen.guards and _is_guarded(reference, variation, survives):
         update["guarded"] = True
     return variation.model_copy(update=update)
@@ -59,7 +65,9 @@ def with_oddities(reference: Reference, variation: Variation, survives: Survives
 class _Seen(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
-        self.asks = self.divides = self.guards = False
+        self.divides = self.guards = False
+        self.asks: tuple[str, ...] = ()
+        """What is no number that it asks for."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -76,15 +84,23 @@ class _Seen(TorchDispatchMode):  # type: ignore[misc]
 class _Asked(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
-        self.asks = False
+        self.asks = self.asks_for_infinity = False
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         name = getattr(function, "__name__", "")
-        itself = name in ("ne", "eq", "__ne__", "__eq__") and len(args) > 1 and args[0] is args[1]
-        self.asks |= name in ASKING or itself
+        compares = name.strip("_") in COMPARING and len(args) > 1
+        self.asks |= name in ASKING or (compares and args[0] is args[1])
+        self.asks_for_infinity |= compares and any(map(_is_infinite, args))
         return function(*args, **(kwargs or {}))
+
+
+def _is_infinite(value: Any) -> bool:
+    """Say whether a number is infinite, or a tensor that holds just one."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1 and value.is_floating_point() and bool(value.isinf())
+    return isinstance(value, float) and math.isinf(value)
 
 
 def _seen(reference: Reference, variation: Variation) -> _Seen:
@@ -92,7 +108,7 @@ def _seen(reference: Reference, variation: Variation) -> _Seen:
     seen, asked = _Seen(), _Asked()
     with asked, seen:
         _answers(reference, instance)
-    seen.asks = asked.asks
+    seen.asks = UNDEFINED[0] if asked.asks else INFINITE if asked.asks_for_infinity else ()
     return seen
 
 
@@ -101,13 +117,17 @@ def _answers(reference: Reference, instance: Instance) -> list[torch.Tensor]:
     return reference.outputs(copy.deepcopy(instance.model), arguments)
 
 
-def _undefined(reference: Reference, variation: Variation) -> dict[str, tuple[str, ...]]:
-    """Return what each input may hold that is no number, with numbers for answers."""
+def _undefined(
+    reference: Reference, variation: Variation, asks: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    """Return which of these each input may hold with numbers for answers."""
     found: dict[str, tuple[str, ...]] = {}
     inputs = reference.instance(0).inputs
     floating = [name for name, each in inputs.items() if each.is_floating_point()]
     for name in floating[:MOST_INPUTS]:
         for each in UNDEFINED:
+            if not set(each) <= set(asks):
+                continue
             tried = variation.model_copy(update={"undefined": found | {name: each}})
             if _answers_with_numbers(reference, tried):
                 found[name] = each

@@ -1,4 +1,4 @@
-"""Says which operations answer with elements of what they are given, unchanged, in other places."""
+"""Says which operations answer with elements of what they are given, unchanged, in any places."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ HOLDERS: dict[Any, tuple[int, ...]] = {
 }
 """By operation that does not write to what it is given, which of these hold what it answers with,
 beside numbers that stand in the call."""
+
+IN_PLACE = frozenset((
+    _aten.clone, _aten._to_copy, _aten.detach, _aten.masked_fill, _aten.relu, _aten.clamp,
+    _aten.clamp_min, _aten.clamp_max, _aten.hardtanh,
+))  # fmt: skip
+"""Of these, those whose elements lie where they lay."""
 
 
 def passed_on(operation: Any, args: Sequence[Any]) -> list[Any]:

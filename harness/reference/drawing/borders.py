@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-MOST = 48
+MOST = 768
 """Numbers that are put into a tensor; further ones are not."""
 SHARE = 0.125
 """Of the elements that hold one of them."""
@@ -66,17 +66,19 @@ def put_borders(
 
     Of few elements none may be told to hold one of them: another, that holds none, does then.
     """
+    if not borders:
+        return
     first, share = span
-    for turn, border in enumerate(borders):
-        begin = first + share * turn / len(borders)
-        chosen = (even >= begin) & (even < first + share * (turn + 1) / len(borders))
-        value.masked_fill_(chosen, border)
-    if not value.is_contiguous() or not SPARED * len(borders) <= value.numel() <= FEW_ELEMENTS:
+    chosen = (even >= first) & (even < first + share)
+    turn = ((even[chosen].double() - first) * (len(borders) / share)).long()
+    each = torch.tensor(borders, dtype=value.dtype, device=value.device)
+    value[chosen] = each[turn.clamp_(0, len(borders) - 1)]
+    if not SPARED * len(borders) <= value.numel() <= FEW_ELEMENTS:
         return
     missed = [border for border in borders if not bool((value == border).any())]
     spare = ((even - first - share) % 1.0).flatten().argsort()[: len(missed)]
     for place, border in zip(spare.tolist(), missed, strict=True):
-        value.view(-1)[place] = border
+        value[torch.unravel_index(torch.tensor(place), value.shape)] = border
 
 
 def put_ends(
@@ -96,7 +98,7 @@ def put_ends(
 def put_each_once(
     value: torch.Tensor, borders: Sequence[int], even: torch.Tensor
 ) -> torch.Tensor:
-    """Put borders that no element holds into a contiguous tensor, in place; return it.
+    """Put borders that no element holds into a tensor, in place; return it.
 
     Numbers from 0 to 1 say where. Integers that are all different stay so: few classes of many may
     be by chance alone.
@@ -106,7 +108,7 @@ def put_each_once(
         held = torch.isin(value.flatten(), torch.tensor(borders, device=value.device))
         where = even.flatten().masked_fill(held, 1.0).argsort()[: len(missed)]
         for place, border in zip(where.tolist(), missed, strict=True):
-            value.view(-1)[place] = border
+            value[torch.unravel_index(torch.tensor(place), value.shape)] = border
     return value
 
 

@@ -25,6 +25,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from ...records.parts import Part, slices_of
 from ...records.variations import Level, Variation
 from ..loading.model import Instance, Reference
 from .borders import (
@@ -229,7 +230,8 @@ class _Inputs:
             value = self._floating(name, own, "range" if self.how.tame else level)
             return self._with_infinities(structured(value, own, fixed), own)
         if self.how.tame:
-            level = "order"
+            within = level in ("any", "below", "range") and own.dtype is not torch.bool
+            level = "range" if within else "order"
         return self._discrete(name, own, level, fixed)
 
     def _with_infinities(self, value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
@@ -301,11 +303,21 @@ class _Inputs:
         if distribution == "zeros" and level != "range":
             odd = [float(each) for each in self.variation.undefined.get(name, ())]
             odd = [each for each in odd if not (positive and each < 0)]
-            put_borders(value, odd, even, (UNDEFINED_FROM, UNDEFINED_SHARE))
+            self._put_undefined(name, value, odd, even)
         padded = distribution == "zeros" and level != "range" and not self.apart
         if padded and self.how.lines == "any" and value.numel():
             pad_lines(value)
         return value
+
+    def _put_undefined(
+        self, name: str, value: torch.Tensor, odd: Sequence[float], even: torch.Tensor
+    ) -> None:
+        """Put what is no number into an input, of several such ones where no other has any."""
+        turns = list(self.variation.undefined)
+        if odd and len(turns) > 1:
+            place = torch.arange(value.numel(), device=value.device).view(value.shape)
+            even = even.masked_fill(place % len(turns) != turns.index(name), 0.0)
+        put_borders(value, odd, even, (UNDEFINED_FROM, UNDEFINED_SHARE))
 
     def _order(self) -> Order | None:
         """Return how lines are put in order; None where they are drawn element by element."""
@@ -361,11 +373,14 @@ class _Inputs:
             in_range = level in ("below", "range") and not all_differ(own)
             if distribution == "large" and in_range:
                 self._crowd(value)
-            once = list(self.variation.named.get(name, ()))
+            once = dict(self._named(name))
             if distribution == "zeros" and level == "below" and not is_sorted(own):
-                once += self._whole_borders(own, level)
-            if once and self.how.distribution in ("zeros", "full"):
-                return put_each_once(value.contiguous(), once, self._even(own))
+                once[()] = [*once.get((), ()), *self._whole_borders(own, level)]
+            if any(once.values()) and self.how.distribution in ("zeros", "full"):
+                value, even = value.contiguous(), self._even(own)
+                for part, numbers in once.items():
+                    there = slices_of(part, own.shape)
+                    put_each_once(value[there], numbers, even[there])
             return value
         if level == "any" and self.variation.least and own.dtype.is_signed:
             value.masked_fill_(self._even(own) < LEAST_SHARE, torch.iinfo(own.dtype).min)
@@ -384,11 +399,23 @@ class _Inputs:
         borders = self._whole_borders(own, level) if level in ("below", "range") else []
         if borders:
             put_borders(value, borders, self._even(own), (FROM, RARE_SHARE if rare else SHARE))
-        if named := self.variation.named.get(name):
-            share = RARE_SHARE if rare else NAMED_SHARE
-            put_borders(value, named, self._even(own), (NAMED_FROM, share))
+        if named := self._named(name):
+            span, even = (NAMED_FROM, RARE_SHARE if rare else NAMED_SHARE), self._even(own)
+            for part, numbers in named.items():
+                there = slices_of(part, own.shape)
+                put_borders(value[there], numbers, even[there], span)
             put_past(value, self.variation.past.get(name, ()), self.generator)
         return value
+
+    def _named(self, name: str) -> dict[Part, list[int]]:
+        """Return the integers that forward() names of an input, by the part where alone they are.
+        """
+        if self.how.tame:
+            return {}
+        parts, found = self.variation.parts.get(name, {}), dict[Part, list[int]]()
+        for number in self.variation.named.get(name, ()):
+            found.setdefault(parts.get(number, ()), []).append(number)
+        return found
 
     def _whole_borders(self, own: torch.Tensor, level: Level) -> list[int]:
         """Return the whole numbers that forward() compares with, and those beside them."""

@@ -671,6 +671,31 @@ def test_what_is_read_is_written_by_someone(
     assert words in failed.reason if words else failed is None
 
 
+@pytest.mark.parametrize(
+    ("written", "source", "words"),
+    [(BYTES, WORKSPACE, ""), (0.9 * BYTES, WORKSPACE, "write only 90 %"), (0, INPUT, "")],
+)  # fmt: skip
+def test_what_is_copied_is_written_by_someone(
+    example: Example, written: float, source: int, words: str
+) -> None:
+    for run in (0, 1):
+        example.leave(example.right, run=run)
+    writer = Ran({WORKSPACE: wrote(grid_bytes=written, span=written)})
+    failed, _ = example.wide(writer, transfer(source_place=source), Ran({OUTPUT: wrote()}))
+    assert words in failed.reason if words else failed is None
+
+
+def test_where_an_estimate_is_a_guess_it_is_not_known_whether_all_is_written(
+    example: Example,
+) -> None:
+    for run in (0, 1):
+        example.leave(example.right, run=run)
+    for raised, unproven in ((0.05, ()), (0.5, ("out0",))):
+        failed, checked = example.wide(Ran({OUTPUT: wrote(raised=raised * BYTES)}))
+        assert failed is None and checked.unproven == unproven
+        assert ("full_size_unproven" in checked.facts) is bool(unproven)
+
+
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_launch_that_reads_what_is_incomplete_may_still_write_what_is_right(
     example: Example, reads: bool

@@ -23,8 +23,8 @@ MOST_STRETCHES, LEAST_STRETCH = 4, 16
 """Pieces along an axis in which blocks run that join what those next to them do, and how often one
 is as long as blocks reach."""
 
-SOME_OF_RIMS = 8
-"""Blocks on the rims of a grid that run beside its corners."""
+SOME_OF_A_RIM = 2
+"""Blocks on each rim of a grid that run beside its corners."""
 
 BAD_LUCK = 0.005
 """Chance that is accepted of taking an honest kernel for one that leaves out part of an output."""
@@ -80,15 +80,16 @@ def corners(grid: tuple[int, int, int]) -> list[int]:
     return list(dict.fromkeys([0, last, x - 1, last - (x - 1)]))
 
 
-def rims(grid: tuple[int, int, int]) -> list[int]:
-    """Return the blocks on lines along each axis through the first block and through the last."""
-    found: dict[int, None] = {}
-    for end in ([0, 0, 0], [extent - 1 for extent in grid]):
-        for axis, extent in enumerate(grid):
-            for step in range(extent):
-                at = [step if each == axis else place for each, place in enumerate(end)]
-                found[index_of(grid, at)] = None
-    return sorted(found)
+def rims(grid: tuple[int, int, int]) -> list[list[int]]:
+    """Return the blocks on each line along an axis through the first block or through the last."""
+    return [
+        [
+            index_of(grid, [step if each == axis else place for each, place in enumerate(end)])
+            for step in range(extent)
+        ]
+        for end in ([0, 0, 0], [extent - 1 for extent in grid])
+        for axis, extent in enumerate(grid)
+    ]
 
 
 def least_range(count: int) -> float:
@@ -154,8 +155,10 @@ def together(
             for beside in range(min(wide, grid[row] - at[row])):
                 chosen[index_of(grid, at) + beside * (grid[0] if row else 1)] = None
     if joining is None:
-        edge = rims(grid)
-        some = generator.sample(edge, min(SOME_OF_RIMS, len(edge)))
+        some = [
+            block for line in rims(grid)
+            for block in generator.sample(line[1:-1], min(SOME_OF_A_RIM, len(line[1:-1])))
+        ]  # fmt: skip
         chosen |= dict.fromkeys([*corners(grid), *some])
     alone = min(alone, blocks - len(chosen))
     return Together(list(chosen), fresh(blocks, alone, chosen, generator) if alone else [])

@@ -103,11 +103,14 @@ def written_of(
     widening = 1 / choose.least_range(ran) if ran < blocks else 1.0
     for place, (first, end) in runner.written_ranges().items():
         start = runner.asked.memory.starts[place]
+        known = runner.written_bytes[place] if everything else rims.get(place, 0.0)
+        estimate = known or _grid_bytes(runner, sampled, place, blocks, short)
+        likely = known
+        if not known and _is_told(runner, sampled, place):
+            likely = _grid_bytes(runner, sampled, place, blocks, short, errors=0)
         found[place] = Written(
-            grid_bytes=(
-                runner.written_bytes[place] if everything
-                else rims.get(place) or _grid_bytes(runner, sampled, place, blocks, short)
-            ),
+            grid_bytes=estimate,
+            raised=estimate - likely,
             sampled_bytes=runner.written_bytes[place],
             first=first - start,
             end=end - start,
@@ -194,15 +197,22 @@ def _by_rims(
     """
     columns = {
         place: column for column, place in enumerate(runner.followed)
-        if place in runner.written_ranges()
-        and not any(result.stored[:, column].any() for result in sampled)
+        if place in runner.written_ranges() and not _is_told(runner, sampled, place)
     }  # fmt: skip
-    rims = choose.rims(runner.asked.launch.grid)
+    rims = sorted({block for line in choose.rims(runner.asked.launch.grid) for block in line})
     result = runner.looked_at(rims) if columns and len(rims) <= affordable else None
     if result is None:
         return {}
     stored = result.stored.sum(axis=0, dtype=np.float64)
     return {place: float(stored[column]) for place, column in columns.items()}
+
+
+def _is_told(runner: BlockRuns, sampled: Sequence[Result], place: int) -> bool:
+    """Say whether any block that was drawn writes to an allocation."""
+    if place not in runner.followed:
+        return any(place in result.uses for result in sampled)
+    column = runner.followed.index(place)
+    return any(result.stored[:, column].any() for result in sampled)
 
 
 def _drawn(

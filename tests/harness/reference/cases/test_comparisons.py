@@ -72,7 +72,7 @@ def test_a_border_that_the_type_does_not_hold_has_its_neighbours_alone() -> None
     nearest = float(torch.tensor(0.1))
     assert len(tenth) == 4 and nearest not in tenth
     assert min(tenth[:2]) < 0.1 < max(tenth[:2]) and max(map(abs, tenth)) - nearest < 1e-8
-    assert len(beside([(1.0 + each, 1) for each in range(99)], torch.float16)) == MOST
+    assert len(beside([(1.0 + each, 1) for each in range(300)], torch.float16)) == MOST
 
 
 @pytest.mark.parametrize(

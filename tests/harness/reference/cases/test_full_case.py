@@ -19,12 +19,15 @@ from kernelblaster.harness.reference.cases.full_case import (
     KINDS,
     NOT_COMPARED,
     OWN_ERROR_FACTOR,
+    ROWS,
     widen_tolerances,
     write_full_case,
 )
 from kernelblaster.harness.reference.loading.model import Reference
 from kernelblaster.harness.reference.precision.steps import Steps
 from kernelblaster.harness.reference.precision.tolerances import tolerance_of
+
+BY_ROWS = full_case._Rows((14,))
 
 
 def made_case(
@@ -118,9 +121,9 @@ def test_what_has_a_structure_keeps_its_rows(
 
 @pytest.mark.parametrize(
     ("inputs", "body", "shape"),
-    [("torch.rand(N, 40)", "x.relu().sum(0)", (40,)),
-     ("torch.rand(N, 40)", "x.relu().T * 1.0", (40, 64)),
-     ("torch.rand(1, 40)", "x.relu()", (1, 40))],
+    [("torch.rand(N, 40)", "x.relu().sum(0).cumsum(0)", (40,)),
+     ("torch.rand(N, 40)", "(x / x.norm()).T * 1.0", (40, 64)),
+     ("torch.rand(1, 40)", "x.softmax(1)", (1, 40))],
 )  # fmt: skip
 def test_without_rows_one_number_in_four_is_of_both_signs(
     tmp_path: Path, inputs: str, body: str, shape: tuple[int, ...]
@@ -158,22 +161,42 @@ def test_rows_are_leading_axes_that_an_output_has_too(tmp_path: Path) -> None:
     assert full_case._shared_axes((2, 3, 4), (2, 3, 4)) == 2
     assert full_case._shared_axes((5,), (5,)) == 1
     assert full_case._shared_axes((5, 6), (6, 5)) == 0
-    transposed = made_case(tmp_path, reference("x.T * 1.0"), (40, 64))
-    assert transposed["rows"] == ["own"]
-    assert transposed["tolerances"][0]["row"] == 64 * 40
+    others = made_case(tmp_path, reference("x.T @ x"), (40, 40))
+    assert others["rows"] == ["own"]
+    assert others["tolerances"][0]["row"] == 40 * 40
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "row"),
+    [("x.T * 1.0", (40, 64), 64), ("x.var(0)", (40,), 1), ("x.T.softmax(1)", (40, 64), 64),
+     ("x.sum(0)[None]", (1, 40), 1), ("(x.T @ x.T.new_ones(N, 9)).T", (9, 40), 1)],
+)  # fmt: skip
+def test_columns_that_an_output_has_are_its_rows(
+    tmp_path: Path, body: str, shape: tuple[int, ...], row: int
+) -> None:
+    described = made_case(tmp_path, reference(body), shape)
+    assert described["rows"] == ["own", *ROWS]
+    (tolerance,) = described["tolerances"]
+    assert (tolerance["row"], tolerance["rows"]) == (row, 40)
+    assert len(tolerance["absolute"]) == KINDS
+    x = rows_of(tmp_path)
+    large, offset, gaussian = (x[:, kind::KINDS] for kind in (1, 2, 6))
+    assert np.abs(large).max() > 100 and offset.mean() > 5 and np.abs(gaussian).max() < 6
 
 
 def test_each_kind_of_row_has_its_tolerance() -> None:
     answer = torch.ones(14, 32)
     answer[1::KINDS] *= 100
     answer[2::KINDS] /= 100
-    found = full_case._tolerance(answer, None, 1, cast=False)
+    found = full_case._tolerance(answer, None, BY_ROWS, cast=False)
     assert found is not None and found["row"] == 32
     assert found["absolute"] == pytest.approx([1e-4, 1e-2, *[1e-4] * 5])
-    assert full_case._tolerance(answer.long(), None, 1, cast=False) == {
+    assert full_case._tolerance(answer.long(), None, BY_ROWS, cast=False) == {
         "absolute": [0.0], "relative": [0.0], "row": 32
     }  # fmt: skip
-    whole = full_case._tolerance(answer, None, 0, cast=False)
+    columns = full_case._tolerance(answer.T, None, full_case._Rows(length=14), cast=False)
+    assert columns == found | {"row": 1, "rows": 14}
+    whole = full_case._tolerance(answer, None, full_case._Rows(), cast=False)
     assert whole is not None and whole["row"] == answer.numel() and len(whole["absolute"]) == 1
 
 
@@ -181,10 +204,10 @@ def test_kinds_that_pytorch_does_not_meet_are_not_compared() -> None:
     answer = torch.ones(14, 32)
     exact = answer.double()
     exact[3::KINDS] += 1.0
-    found = full_case._tolerance(answer, exact, 1, cast=False)
+    found = full_case._tolerance(answer, exact, BY_ROWS, cast=False)
     assert found is not None
     assert [each == NOT_COMPARED for each in found["absolute"]] == [kind == 3 for kind in range(7)]
-    assert full_case._tolerance(answer, exact + 1.0, 1, cast=False) is None
+    assert full_case._tolerance(answer, exact + 1.0, BY_ROWS, cast=False) is None
 
 
 def test_tolerances_are_widened_by_pytorchs_own_error(tmp_path: Path) -> None:
@@ -203,7 +226,7 @@ def test_tolerances_are_widened_by_pytorchs_own_error(tmp_path: Path) -> None:
     }
     answer = torch.ones(64, 64)
     exact = answer.double() * (1 + 1e-5)
-    wide = full_case._tolerance(answer, exact, 0, cast=False)
+    wide = full_case._tolerance(answer, exact, full_case._Rows(), cast=False)
     alone = tolerance_of(answer, exact, scale="both", cast=False, factor=OWN_ERROR_FACTOR)
     assert wide is not None and alone is not None
     assert math.isclose(wide["absolute"][0], alone.absolute)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from graph_support import text_task
 from small_references import cases, reference
 
+from kernelblaster.harness.records.parts import Span, in_words, joined, slices_of
 from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference.cases.claimed import claimed_instance
 from kernelblaster.harness.reference.cases.exploration import explore
@@ -50,7 +52,17 @@ CHANGED = "F.cross_entropy(x, y.clone().mul_(3).remainder_(40))"
         ("x[y.clamp(min=0)]", ROWS, (-1,)),
         ("x[F.relu(y)]", ROWS, (-1,)),
         ("x[y.clamp(max=39)]", ROWS, (40,)),
-        ("x[torch.minimum(y, torch.tensor(39))]", ROWS, ()),
+        ("x[torch.minimum(y, torch.tensor(39))]", ROWS, (40,)),
+        ("x[torch.minimum(torch.tensor(39), y)]", ROWS, (40,)),
+        # A number may stand in a tensor that no input has a part in.
+        ("x[torch.where(y == torch.tensor(-1), 0, y)] * (y != torch.tensor(-1))[:, None]", ROWS,
+         (-1,)),
+        ("torch.where((torch.tensor(-1) < y)[:, None], x[y], 0.0)", ROWS, (-1,)),
+        ("torch.where((torch.full_like(y, -1) == y)[:, None], 0.0, x[y])", ROWS, (-1,)),
+        ("torch.where(torch.isin(y, torch.tensor([5, -1, 64]))[:, None], 0.0, "
+         "x[y.clamp(max=39)])", ROWS, (-1, 64, 40)),
+        ("torch.where((y[:, None] == torch.arange(-20, 0)).any(1)[:, None], 0.0, x[y])", ROWS, ()),
+        ("torch.where((y == y.min() - 1)[:, None], 0.0, x[y])", ROWS, ()),
         ("x[y.abs().clamp(max=20)]", ROWS, (-1,)),
         ("x[(-y).clamp(min=-30)]", ROWS, ()),
         # Elements in other places, or beside others, are what they were.
@@ -102,6 +114,76 @@ def test_what_lies_past_a_border_is_drawn_as_far_as_it_is_survived(
         assert any(min(first, last) <= each <= max(first, last) and each != first for each in held)
 
 
+PAIRS = "torch.randn(N, 40), torch.randint(0, 40, (2, 64))"
+TAGS = "torch.randn(N, 40), torch.randint(0, 40, (64, 3, 4))"
+SAFE = "x[{0}.clamp(min=0)] * ({0} >= 0)[:, None] + x[{1}]"
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "part"),
+    [
+        (SAFE.format("y[1]", "y[0]"), PAIRS, "[1]"),
+        (SAFE.format("y.unbind()[1]", "y.unbind()[0]"), PAIRS, "[1]"),
+        (SAFE.format("y.chunk(2)[0][0]", "y[1]"), PAIRS, "[0]"),
+        (SAFE.format("y.T[:, 1].flip(0)", "y[0]"), PAIRS, "[1]"),
+        (SAFE.format("y.flatten()[64:]", "y[0]"), PAIRS, "[1]"),
+        (SAFE.format("(y + 0)[1]", "y[0]"), PAIRS, "[1]"),
+        (SAFE.format("y[:, 1:, 2].reshape(-1)[:64]", "y[:, 0, 0]"), TAGS, "[:, 1:, 2]"),
+        (SAFE.format("y[:, 2, :2].clone()[:, 1]", "y[:, 0, 0]"), TAGS, "[:, 2, 1]"),
+        # Of both pieces it is named, or all of it is taken at once.
+        ("x[y[0].clamp(min=0)] + x[y[1].clamp(min=0)]", PAIRS, ""),
+        ("x[y.clamp(min=0)[1]] + x[y.clamp(min=0)[0]]", PAIRS, ""),
+    ],
+)  # fmt: skip
+def test_what_is_named_of_a_piece_is_drawn_there_alone(body: str, inputs: str, part: str) -> None:
+    made = reference(body, inputs, "x, y")
+    found = explore(made)
+    assert found.named == {"y": (-1,)}
+    assert in_words(found.parts.get("y", {}).get(-1, ())) == part
+    (beyond,) = found.beyond("y")
+    for case in cases(made, found):
+        drawn = case.tensors["y"]
+        outside = torch.ones_like(drawn, dtype=torch.bool)
+        outside[slices_of(beyond.part, drawn.shape)] = False
+        assert not bool((drawn[outside] < 0).any())
+    assert bool((cases(made, found)[5].tensors["y"] < 0).any())
+
+
+def test_what_is_named_of_a_piece_is_told_and_claimed_there_alone() -> None:
+    made = reference(SAFE.format("y[1]", "y[0]"), PAIRS, "x, y")
+    found = explore(made)
+
+    def placed(index: list[int]) -> ClaimedInput:
+        places = [{"index": index, "value": -1}]
+        return ClaimedInput.model_validate(
+            {"tensors": [{"tensor": "y", "kind": "own", "places": places}]}
+        )
+
+    assert int(claimed_instance(made, found, placed([1, 3])).inputs["y"][1, 3]) == -1
+    with pytest.raises(NotAnInput, match="within 0 and"):
+        claimed_instance(made, found, placed([0, 3]))
+    again = Variation.model_validate_json(found.model_dump_json())
+    assert again == found
+
+    half = (Span(0, 512, 1024, 1024),)
+    levels = Variation(levels={"x": "below"}, named={"x": (-1,)}, parts={"x": {-1: half}})
+    task = text_task().model_copy(update={"variation": levels})
+    assert rules_context(task)["figures"].narrower == (
+        " (x: from 0 to its largest, and -1 (in x[512:] alone) as well, by what forward() says or "
+        "accepts)"
+    )
+
+
+def test_a_part_is_the_same_share_at_any_size() -> None:
+    halves, second = Span(1, 4, 8, 8), Span(0, 1, 2, 2)
+    assert slices_of((halves,), (3, 6)) == (slice(None), slice(3, 6))
+    assert slices_of((second, halves), (2, 4096)) == (slice(1, 2), slice(2048, 4096))
+    assert joined((second, halves), (halves,)) == (halves,)
+    assert joined((Span(0, 0, 1, 3),), (Span(0, 1, 2, 3),)) == (Span(0, 0, 2, 3),)
+    assert joined((Span(0, 0, 1, 2),), (second,)) == () == joined((), (second,))
+    assert in_words((Span(2, 0, 4, 8),)) == "[:, :, :4]"
+
+
 @pytest.mark.parametrize("labels", ["torch.randint(1, 65, (N,))", "torch.randint(0, 64, (N,)) + 1"])
 def test_what_is_compared_with_is_common_where_zero_is_not_survived(labels: str) -> None:
     made = reference("F.embedding(y - 1, x) * (y != 7)[:, None]", f"torch.randn(N, 40), {labels}",
@@ -109,6 +191,13 @@ def test_what_is_compared_with_is_common_where_zero_is_not_survived(labels: str)
     found = explore(made)
     assert found.levels["y"] == "range"
     assert int((cases(made, found)[5].tensors["y"] == 7).sum()) >= 2
+
+
+def test_what_is_compared_with_is_common_where_no_case_of_zeros_is_survived() -> None:
+    made = reference("torch.where(y == 777, 0.0, x[:, 0] / y.float())",
+                     "torch.randn(N, 40), torch.randint(1, 50000, (N,))", "x, y")  # fmt: skip
+    held = cases(made, explore(made))[5].tensors["y"]
+    assert int((held == 777).sum()) >= 1 and 1 <= int(held.min()) <= int(held.max()) < 50000
 
 
 def test_a_few_labels_may_rise_by_chance_and_many_do_not() -> None:

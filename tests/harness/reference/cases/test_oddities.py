@@ -22,6 +22,10 @@ WHOLE = "torch.randint(-9, 9, (N, 40), dtype=torch.int32)"
         ("torch.nansum(x, 1)", ("nan",)),
         ("torch.nanmean(x, 1)", ("nan",)),
         ("torch.isfinite(x).float().sum(1)", ("nan", "inf", "-inf")),
+        ("torch.where(x == -torch.inf, 0.0, x).sum(1)", ("-inf",)),
+        ("torch.where(x > torch.tensor(-torch.inf), x, 1.0)", ("-inf",)),
+        ("torch.where(torch.lt(x, float('inf')), x, 1.0)", ("inf",)),
+        ("torch.where(x > -1e9, x, 1.0)", None),
         ("torch.isnan(x) * x", None),
         ("F.softplus(x)", None),
         ("x.relu()", None),
@@ -41,6 +45,14 @@ def test_what_is_no_number_is_held_where_it_is_asked_for(
         ) if bool(is_so.any())]  # fmt: skip
         assert odd == (list(held or ()) if number == 5 else [])
         assert case.finite and float((~x.isfinite()).float().mean()) < 0.1
+
+
+def test_where_one_input_holds_it_another_holds_a_number() -> None:
+    made = reference("torch.fmax(x, y) * 0.5", f"{X}, {X}", "x, y")
+    variation = explore(made)
+    assert variation.undefined == {"x": ("nan",), "y": ("nan",)}
+    held = [each.isnan() for each in cases(made, variation)[5].tensors.values()][:2]
+    assert all(bool(each.any()) for each in held) and not bool((held[0] & held[1]).any())
 
 
 def test_only_the_input_that_is_asked_holds_it() -> None:

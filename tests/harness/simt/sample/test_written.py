@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.timed_kernels import BUDGET, TimedKernels
 
+from kernelblaster.harness.judge.launch_writes import UNSURE
 from kernelblaster.harness.simt.run.block_runs import BlockRuns, LaunchFailed
 from kernelblaster.harness.simt.sample.blocks.block_choice import MOST_BEHIND, Joining, together
 from kernelblaster.harness.simt.sample.outputs.written import note_open, written_of
@@ -283,6 +284,24 @@ def test_of_an_output_that_few_blocks_write_the_rims_tell(
     runner.run(alone, random=True)
     found = written_of(runner, BLOCKS, 100, random.Random(1), {Y: size}, 1 << 20, thorough=True)
     assert found[Y].grid_bytes == pytest.approx(whole / 10 * size)
+    assert found[Y].raised == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_some_blocks_of_each_rim_run_that_are_no_corners(seed: int) -> None:
+    near, _, _ = together((160, 8, 1), 100, None, random.Random(seed))
+    assert sum(block % 160 == 0 and 0 < block // 160 < 7 for block in near) >= 2
+
+
+def test_an_estimate_of_few_that_differ_is_raised(timed: TimedKernels) -> None:
+    raised = []
+    for name in ("whole", "of_the_last_row"):
+        runner = BlockRuns(timed.asked(name, (10, 200, 1), 256, N), BUDGET, [Y])
+        # Of ten blocks that write to it one was drawn.
+        runner.run([*random.Random(3).sample(range(1990), 149), 1995], random=True)
+        (found,) = written_of(runner, BLOCKS, 100, random.Random(1), {Y: 4 * N}, 0).values()
+        raised.append(found.raised / found.grid_bytes)
+    assert raised[0] == 0 and raised[1] > UNSURE
 
 
 def test_where_nothing_is_joined_some_blocks_are_drawn_by_themselves() -> None:
