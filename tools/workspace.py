@@ -97,7 +97,8 @@ class Workspace:
     @property
     def measured_by(self) -> DeviceIdentity:
         """The device that the run's numbers come from: another host's, where a result did."""
-        return self.store.jobs.measured_by() or self.device.identity
+        here = self.device.identity
+        return (here.kind == "deferred" and self.store.jobs.measured_by()) or here
 
     def asker(self, models: ModelPlan) -> Asker:
         """Return who asks this run's models, under its budgets and with its ledger."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from bisect import insort
 from collections.abc import Iterable
 
 from ..database import Database
@@ -27,8 +29,11 @@ class ReplayBuffer:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._read: dict[str, Step] = {}
-        """By their JSON: agents ask for all that was before, at every step."""
+        self._guard = threading.Lock()
+        self._read: list[Step] = []
+        """In order: agents ask for all that was before, at every step."""
+        self._last = 0
+        """Row that was read last: rows are only added."""
 
     def add(self, steps: Iterable[Step]) -> int:
         """Insert steps, ignoring those already there; return how many were new."""
@@ -53,14 +58,14 @@ class ReplayBuffer:
 
     def steps(self, iteration: int | None = None) -> list[Step]:
         """Return the steps of one iteration, or all, ordered by iteration, rollout and step."""
-        rows = self._database.rows(
-            "SELECT body FROM steps WHERE (?1 IS NULL OR iteration = ?1)"
-            " ORDER BY iteration, rollout, step, run",
-            (iteration,),
-        )
-        return [self._step(row["body"]) for row in rows]
+        with self._guard:
+            for row in self._database.rows(
+                "SELECT rowid, body FROM steps WHERE rowid > ? ORDER BY rowid", (self._last,)
+            ):
+                insort(self._read, self._database.record(Step, row["body"], "a step"), key=_place)
+                self._last = row["rowid"]
+            return [step for step in self._read if iteration in (None, step.iteration)]
 
-    def _step(self, body: str) -> Step:
-        if body not in self._read:
-            self._read[body] = self._database.record(Step, body, "a step")
-        return self._read[body]
+
+def _place(step: Step) -> tuple[int, int, int, str]:
+    return step.iteration, step.rollout, step.step, step.run

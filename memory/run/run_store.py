@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -44,6 +45,10 @@ CREATE TABLE IF NOT EXISTS taken_over (key TEXT NOT NULL, stage TEXT NOT NULL,
 """
 
 
+KEPT_EVALUATIONS = 64
+"""Records of those that were read last: agents ask for the same few at every step."""
+
+
 class Verdict(Record):
     """An evaluation in short."""
 
@@ -75,6 +80,9 @@ class RunStore:
             SCHEMA, REPLAY_SCHEMA, JOBS_SCHEMA, LEDGER_SCHEMA, JOURNAL_SCHEMA, CLAIMS_SCHEMA
         )  # fmt: skip
         self._database = Database(path, "".join(schemas), copied=copied)
+        self._evaluation = functools.lru_cache(KEPT_EVALUATIONS)(
+            functools.partial(self._database.record, Evaluation)
+        )
         self.replay = ReplayBuffer(self._database)
         self.jobs = JobBook(self._database)
         self.ledger = Ledger(self._database)
@@ -103,7 +111,7 @@ class RunStore:
         body = self._database.value("SELECT body FROM evaluations WHERE key = ?", (key,))
         if body is None:
             return None
-        return self._database.record(Evaluation, body, f"evaluation {key[:12]}")
+        return self._evaluation(body, f"evaluation {key[:12]}")
 
     def evaluations(self) -> Iterator[Evaluation]:
         """Yield every stored evaluation, in the order in which they were made."""

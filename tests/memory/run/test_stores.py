@@ -141,6 +141,14 @@ def test_a_damaged_stage_is_one_clear_line(tmp_path: Path, body: object) -> None
             store.get_stage("k", "verify", StageResult)
 
 
+def test_an_evaluation_is_read_once(tmp_path: Path) -> None:
+    with RunStore(tmp_path / "run.sqlite") as store:
+        stored = evaluation("a")
+        store.put(stored)
+        assert store.get(stored.key) == stored
+        assert store.get(stored.key) is store.get(stored.key)
+
+
 def test_a_replayed_step_is_stored_once_and_steps_come_in_order(tmp_path: Path) -> None:
     with RunStore(tmp_path / "run.sqlite") as store:
         steps = [step(1, 1, 0), step(0, 1, 1), step(0, 0, 0), step(0, 1, 0)]
@@ -149,6 +157,11 @@ def test_a_replayed_step_is_stored_once_and_steps_come_in_order(tmp_path: Path) 
         assert [(s.rollout, s.step) for s in store.replay.steps(0)] == [(0, 0), (1, 0), (1, 1)]
         assert store.replay.steps(0)[0].technique == "unroll_loop"
         assert len(store.replay.steps()) == 5
+        with RunStore(tmp_path / "run.sqlite") as other:  # What comes later finds its place.
+            other.replay.add([step(0, 0, 1)])
+        assert [(s.rollout, s.step) for s in store.replay.steps(0)] == [
+            (0, 0), (0, 1), (1, 0), (1, 1)
+        ]  # fmt: skip
 
 
 def test_threads_share_one_run_store(tmp_path: Path) -> None:
