@@ -18,13 +18,16 @@ def target_of(written: Rewritten, parent: str, kernels: Sequence[str]) -> str:
         parent: the source it was applied to.
         kernels: those of the program, the costliest first; one at least.
     """
+    if len(kernels) == 1:
+        return kernels[0]
     noted = written.kernel or written.note.split(":")[0]
     named = {name.strip() for name in noted.split(",")}
-    before, after = kernel_texts(parent), kernel_texts(written.source)
     short = {name: bare_name(name) for name in kernels}
-    told = (name for name in kernels if short[name] in named)
+    if told := [name for name in kernels if short[name] in named]:
+        return told[0]
+    before, after = kernel_texts(parent), kernel_texts(written.source)
     moved = (name for name in kernels if before.get(short[name]) != after.get(short[name]))
-    return next(told, None) or next(moved, kernels[0])
+    return next(moved, kernels[0])
 
 
 def targets_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kernelblaster.tools.rewriting import target
 from kernelblaster.tools.rewriting.records import Rewritten
 from kernelblaster.tools.rewriting.target import target_of
 
@@ -36,3 +37,12 @@ KERNELS = ("third", "first", "second")
 def test_the_kernel_that_changed_is_told(note: str, old: str, new: str, wanted: str) -> None:
     source = PARENT.replace(old, new) if old else PARENT
     assert target_of(Rewritten(source=source, note=note), PARENT, KERNELS) == wanted
+
+
+def test_no_source_is_read_where_the_kernel_is_told_or_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(target, "kernel_texts")
+    told = Rewritten(source=PARENT, note="second: 4 elements")
+    assert target_of(told, PARENT, KERNELS) == "second"
+    assert target_of(Rewritten(source="", note="unrolled"), PARENT, ["third"]) == "third"
