@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -81,6 +82,7 @@ class Evaluation(Record):
         return self
 
 
+@functools.lru_cache(maxsize=1024)
 def evaluation_key(source_sha256: str, task_id: str, device: DeviceIdentity) -> str:
     """Return the key under which an evaluation is stored: nothing is evaluated twice."""
     return sha256_of_json([source_sha256, task_id, device.model_dump()])

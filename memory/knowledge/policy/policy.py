@@ -73,7 +73,7 @@ class Policy:
             for technique, optimization in under.items()
         }
         self._contained = contained or {}
-        self._borrowed: dict[tuple[object, ...], dict[str, Optimization]] = {}
+        self._listed: dict[tuple[object, ...], dict[str, Optimization]] = {}
 
     def offered(
         self,
@@ -194,20 +194,20 @@ class Policy:
 
     def _offered(self, state: PerformanceState, context: PolicyContext) -> dict[str, Optimization]:
         """Return every technique that this state, its neighbours or its evidence knows."""
-        return {
-            **self._unlisted(state, context),
-            **self._of_neighbours(state),
-            **self._optimizations.get(state.id, {}),
-        }
+        asked = state.id, state.centroid, context.device_kind
+        if asked not in self._listed:
+            self._listed[asked] = {
+                **self._unlisted(state, context),
+                **self._of_neighbours(state),
+                **self._optimizations.get(state.id, {}),
+            }
+        return self._listed[asked]
 
     def _of_neighbours(self, state: PerformanceState) -> dict[str, Optimization]:
         """Return the nearest states' optimizations at a discount.
 
         Of techniques that several of them know, the nearest state wins.
         """
-        asked = state.id, state.centroid
-        if asked in self._borrowed:
-            return self._borrowed[asked]
         apart = distances(state.centroid, self._centroids) if self._states else ()
         away = dict(zip(self._states, map(float, apart), strict=True))
         nearest = sorted(away.keys() - {state.id}, key=lambda other: (away[other], other))
@@ -220,7 +220,6 @@ class Policy:
                         "prior_strength": optimization.prior_strength * NEIGHBOUR_DISCOUNT,
                     }
                 )
-        self._borrowed[asked] = borrowed
         return borrowed
 
     def _unlisted(self, state: PerformanceState, context: PolicyContext) -> dict[str, Optimization]:

@@ -59,6 +59,10 @@ class Snapshot:
         self._changes = [each for each in contents.changes if each.sequence <= at]
         self._tables: dict[bool, dict[str, dict[str, Optimization]]] = {}
         self._policies: dict[bool, Policy] = {}
+        self._everywhere: dict[str, dict[str, Optimization]] = {}
+        """The seed's techniques as described wherever they are tried, by kind of device."""
+        self._nearest: dict[object, list[Near]] = {}
+        """By what was asked: several agents ask of the same kernel at a step."""
         self._lessons: Lessons | None = None
         self._before: Lessons | None = None
         if before is not None:
@@ -175,12 +179,13 @@ class Snapshot:
     def cards(self, state_id: str, device_kind: str) -> dict[str, Optimization]:
         """Return every technique as it is listed under a state, the seed's others as they are
         described wherever they are tried."""
-        everywhere = {
-            name: card
-            for name in self._contents.seed.techniques
-            if (card := self.card(name, device_kind)) is not None
-        }
-        return everywhere | self.optimizations(device_kind).get(state_id, {})
+        if device_kind not in self._everywhere:
+            self._everywhere[device_kind] = {
+                name: card
+                for name in self._contents.seed.techniques
+                if (card := self.card(name, device_kind)) is not None
+            }
+        return self._everywhere[device_kind] | self.optimizations(device_kind).get(state_id, {})
 
     def withheld(self, state_id: str, facts: KernelFacts, device_kind: str) -> dict[str, str]:
         """Return the techniques that conditions or deprecations keep from a kernel, and why."""
@@ -226,13 +231,15 @@ class Snapshot:
             found: states discovered since that count as known.
             facts: what is known of the kernel besides: which part of a state it is in.
         """
-        unknown = [each for each in found if self.state(each.id) is None]
-        if not unknown:
-            return self._matching.near(signature, primary, secondary, facts)
-        states = {each.id: each for each in (*self._states.values(), *unknown)}
-        standing, _ = _joined(states, self.edits)
-        parts = self.edits.parts
-        return States(standing, parts).near(signature, primary, secondary, facts)
+        unknown = tuple(each for each in found if self.state(each.id) is None)
+        asked = signature, primary, secondary, unknown, frozenset((facts or {}).items())
+        if asked not in self._nearest:
+            matching = self._matching
+            if unknown:
+                states = {each.id: each for each in (*self._states.values(), *unknown)}
+                matching = States(_joined(states, self.edits)[0], self.edits.parts)
+            self._nearest[asked] = matching.near(signature, primary, secondary, facts)
+        return [*self._nearest[asked]]
 
     def lessons(self, technique: str | None = None, state: str | None = None) -> list[Lesson]:
         """Return a lesson for each key, in order of content, optionally of those on one technique

@@ -8,6 +8,7 @@ same kernel's profile with many does. What was stored in the earlier layout is r
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from .dimensions import AT_BOUND, BOTTLENECKS, DIMENSIONS, EARLIER, LATER_UNKNOW
 
 NEAR_BOUND = 0.6
 """Share of the bound from which a program is on its way to where nothing is left to gain."""
+KEPT = 64
+"""Signatures of launches that were asked for last: several agents ask for the same at a step."""
 _STRIKING = 0.05
 """Weighted deviation below which a dimension is not worth words."""
 
@@ -32,7 +35,26 @@ def signature_of(
         launch: one of its launches; by default the dominant one.
         bound_us: what no kernel of the task can be faster than, where that is known.
     """
-    seen = launch or profile.dominant
+    return _signature(_Same(profile), _Same(launch or profile.dominant), bound_us)
+
+
+class _Same:
+    """A record that is the same object, which is told sooner than that it says the same."""
+
+    def __init__(self, record: Any) -> None:
+        self.record = record
+
+    def __hash__(self) -> int:
+        return id(self.record)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.record is self.record
+
+
+@functools.lru_cache(KEPT)
+def _signature(whole: _Same, one: _Same, bound_us: float | None) -> Signature:
+    profile: Profile = whole.record
+    seen: LaunchProfile = one.record
     values = [_clamped(dimension.measure(profile, seen)) for dimension in DIMENSIONS]
     if bound_us is not None:
         reached = bound_us / profile.microseconds

@@ -149,6 +149,14 @@ def test_a_program_of_several_kernels_is_seen_through_its_dominant_launch() -> N
     assert "dram" not in other
 
 
+def test_a_signature_is_kept_for_its_profile_alone() -> None:
+    program = profile(launch(6.0))
+    assert signature_of(program) is signature_of(program, program.launches[0])
+    assert signature_of(program, bound_us=6.0) != signature_of(program)
+    slower = program.model_copy(update={"launches": (launch(600.0),)})
+    assert signature_of(slower) != signature_of(program)
+
+
 def test_a_metric_that_is_missing_is_not_known() -> None:
     found = named(launch(1.0, metrics={}))
     assert {name: value for name, value in found.items() if value} == {
