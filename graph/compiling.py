@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import GraphOutput, StateSnapshot, StateUpdate
@@ -39,11 +39,11 @@ class AgentGraph(StateGraph[StateT, ContextT, InputT, OutputT]):
             for name, words in described(cast(Hashable, schema)).items():
                 channel: Any = compiled.channels[name]  # Of these Studio makes a state's schema.
                 channel.typ = Annotated[channel.typ, Field(description=words)]
-        start = RunnableLambda(self._asked)
+        start = _Start(self._asked)
         compiled.nodes[START] = compiled.nodes[START].copy({"bound": start})
         return compiled
 
-    def _asked(self, asked: Any, config: RunnableConfig) -> Any:
+    def _asked(self, asked: Any, config: RunnableConfig | None) -> Any:
         """Return what a thread is asked, whole: the first thing that runs.
 
         LangGraph drops what no channel is named after, and keeps what an earlier call was asked.
@@ -52,10 +52,23 @@ class AgentGraph(StateGraph[StateT, ContextT, InputT, OutputT]):
         if not isinstance(asked, dict):
             return asked
         channels = self.schemas[self.input_schema]
-        if "|" not in config.get("configurable", {}).get("checkpoint_ns", ""):
+        if "|" not in (config or {}).get("configurable", {}).get("checkpoint_ns", ""):
             require_known(asked, tuple(channels))
         plain = [name for name in channels if not isinstance(channels[name], Recorded)]
         return dict.fromkeys(plain) | asked
+
+
+class _Start(Runnable[Any, Any]):
+    """Says what a graph is asked: a `RunnableLambda` would have a thread say it."""
+
+    def __init__(self, asked: Callable[[Any, RunnableConfig | None], Any]) -> None:
+        self._asked = asked
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return self._asked(input, config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return self._asked(input, config)
 
 
 IN_CONTEXT = "give it in the context, not in the input"

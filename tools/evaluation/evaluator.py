@@ -115,6 +115,9 @@ class Evaluator(Gates):
 
     async def conclude(self, task: Task, source: str, passage: Passage) -> Evaluation:
         """Join the stages into one Evaluation and store it; the first verdict of a key stays."""
+        return await asyncio.to_thread(self._concluded, task, source, passage)
+
+    def _concluded(self, task: Task, source: str, passage: Passage) -> Evaluation:
         last, measured = passage.last, passage.measured
         passed = last.outcome is Outcome.PASSED
         key = self.key(task, source)
@@ -125,7 +128,7 @@ class Evaluator(Gates):
             key=key,
             source_sha256=source_sha256(source),
             task_id=task.id,
-            device=await asyncio.to_thread(self._judged_by, key),
+            device=self._judged_by(key),
             outcome=last.outcome,
             reason=last.reason,
             diagnostics=last.diagnostics,
@@ -134,7 +137,7 @@ class Evaluator(Gates):
             timing=measured.timing if measured and passed else None,
             profile=profile,
         )
-        await asyncio.to_thread(self._store.put, evaluation)
+        self._store.put(evaluation)
         return evaluation
 
     def _judged_by(self, key: str) -> DeviceIdentity:
@@ -215,11 +218,11 @@ class _Stages:
         return found
 
     async def keep(self, key: str, stage: str, body: str, seconds: float) -> None:
-        if stage != "compile":
-            await asyncio.to_thread(self._store.ledger.add_device_seconds, key, stage, seconds)
         await asyncio.to_thread(self._kept, key, stage, body, seconds)
 
     def _kept(self, key: str, stage: str, body: str, seconds: float) -> None:
+        if stage != "compile":
+            self._store.ledger.add_device_seconds(key, stage, seconds)
         self._store.put_stage(key, stage, body)
         if self._shared is not None and stage in STAGES:
             kind = Measurement if stage == "profile" else StageResult

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from ....memory.run.run_store import RunStore
 from ....tools.models.budgets import read_budgets, require_evaluation, require_room
+from ....tools.workspace import Workspace
 from ...records.plan import RunPlan
 from ..workspaces import opened
 from .interrupts import SearchEnds, budgeted
@@ -23,15 +24,16 @@ async def search_over(plan: RunPlan) -> str:
     In a run that pauses at its caps this interrupts instead, and returns when there is room again.
     """
 
+    def looked(workspace: Workspace) -> str:
+        store, directory = workspace.store, workspace.directory
+        if plan.on_budget == "finish" and (ended := store.ledger.search_ended()):
+            return ended
+        require_room(read_budgets(directory), store, directory)
+        return ""
+
     async def look() -> str:
         async with opened(plan) as workspace:
-            store, directory = workspace.store, workspace.directory
-            if plan.on_budget == "finish":
-                if ended := await asyncio.to_thread(store.ledger.search_ended):
-                    return ended
-            budgets = await asyncio.to_thread(read_budgets, directory)
-            await asyncio.to_thread(require_room, budgets, store, directory)
-        return ""
+            return await asyncio.to_thread(looked, workspace)
 
     try:
         return await budgeted(plan, look)
@@ -51,8 +53,9 @@ async def evaluation_allowed(plan: RunPlan, key: str) -> None:
 
     async def look() -> None:
         async with opened(plan) as workspace:
-            budgets = await asyncio.to_thread(read_budgets, workspace.directory)
-            made = await asyncio.to_thread(workspace.store.evaluated)
+            budgets, made = await asyncio.to_thread(
+                lambda: (read_budgets(workspace.directory), workspace.store.evaluated())
+            )
             under_way = begun - made
             if key not in made and key not in under_way:
                 done = len(made) + len(under_way)

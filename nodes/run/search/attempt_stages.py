@@ -10,7 +10,7 @@ import asyncio
 from typing import Any, NotRequired, TypedDict
 
 from ....harness.devices.gates import Passage
-from ....harness.records.evaluations import StageResult
+from ....harness.records.evaluations import Evaluation, StageResult
 from ....harness.records.outcomes import Outcome
 from ....harness.records.tasks import Task
 from ....tools.evaluation.evaluator import Evaluator
@@ -114,9 +114,7 @@ async def conclude_lowering(state: Reads) -> dict[str, Any]:
 async def _result(state: Reads, attempt: Attempt, repairs: int) -> LoweringResult:
     assert attempt.source_sha256 is not None
     async with opened(state["plan"]) as workspace:
-        task, source = await _subject(workspace, state, attempt)
-        key = workspace.evaluator.key(task, source)
-        evaluation = await asyncio.to_thread(workspace.evaluation, key)
+        key, evaluation = await asyncio.to_thread(_evaluated, workspace, state, attempt)
     point = None
     if evaluation.outcome is Outcome.PASSED:
         point = kernel_point(
@@ -140,19 +138,23 @@ async def _result(state: Reads, attempt: Attempt, repairs: int) -> LoweringResul
     )
 
 
-async def _subject(
-    workspace: Workspace, state: Reads, attempt: Attempt | None = None
-) -> tuple[Task, str]:
-    """Return the task and the source of an attempt (the newest by default)."""
-    chosen = attempt or state["attempts"][len(state["attempts"]) - 1]
-    sha256 = chosen.source_sha256
-    assert sha256 is not None
-    return await asyncio.to_thread(
-        lambda: (
-            workspace.task(state["summary"].artifact),
-            workspace.artifacts.get_text(sha256),
-        )
-    )
+def _evaluated(
+    workspace: Workspace, state: Reads, attempt: Attempt
+) -> tuple[str, Evaluation]:
+    key = workspace.evaluator.key(*_read(workspace, state, attempt))
+    return key, workspace.evaluation(key)
+
+
+async def _subject(workspace: Workspace, state: Reads) -> tuple[Task, str]:
+    """Return the task and the source of the newest attempt."""
+    newest = state["attempts"][len(state["attempts"]) - 1]
+    return await asyncio.to_thread(_read, workspace, state, newest)
+
+
+def _read(workspace: Workspace, state: Reads, attempt: Attempt) -> tuple[Task, str]:
+    assert attempt.source_sha256 is not None
+    task = workspace.task(state["summary"].artifact)
+    return task, workspace.artifacts.get_text(attempt.source_sha256)
 
 
 async def _conclude_failure(
