@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
@@ -11,6 +11,8 @@ from ..nodes.common.stopping.caps import newly_evaluated
 from ..nodes.common.ties import decides_together
 from ..nodes.optimization_proposer.node import optimization_proposer
 from ..nodes.optimization_selector.node import optimization_selector
+from ..nodes.records.choices import TechniqueChoice
+from ..nodes.records.plan import RunPlan
 from ..nodes.records.trajectories import Trajectory
 from ..nodes.run.approval.approve_technique import Reads, approve_technique, wanted_technique
 from ..nodes.run.search.decide import decide
@@ -80,10 +82,19 @@ async def finish(state: RolloutState) -> dict[str, Any]:
     }
 
 
-# Where to go next. LangGraph would have a thread say it where these were plain functions.
+# Where to go next. LangGraph would have a thread say it where these were plain functions, and reads
+# for each what its parameter names.
 
 
-async def after_observation(state: RolloutState) -> Literal["decide", "state_selector", "finish"]:
+class Course(TypedDict, total=False):
+    """What says where a trajectory goes on."""
+
+    plan: RunPlan
+    choice: TechniqueChoice | None
+    ended: str
+
+
+async def after_observation(state: Course) -> Literal["decide", "state_selector", "finish"]:
     """Decide what to do about what was seen, at once or one after the other; finish where the
     search ended first."""
     if state["ended"]:
@@ -91,17 +102,17 @@ async def after_observation(state: RolloutState) -> Literal["decide", "state_sel
     return "decide" if decides_together(state["plan"]) else "state_selector"
 
 
-async def after_selection(state: RolloutState) -> Literal["approve_technique", "finish"]:
+async def after_selection(state: Course) -> Literal["approve_technique", "finish"]:
     """Go on with the choice; finish when nothing was left to choose."""
     return "approve_technique" if state.get("choice") is not None else "finish"
 
 
-async def after_approval(state: RolloutState) -> Literal["lower", "optimization_selector"]:
+async def after_approval(state: Course) -> Literal["lower", "optimization_selector"]:
     """Lower the choice; a rejected one makes room for another."""
     return "lower" if state.get("choice") is not None else "optimization_selector"
 
 
-async def after_step(state: RolloutState) -> Literal["state_extractor", "finish"]:
+async def after_step(state: Course) -> Literal["state_extractor", "finish"]:
     """Take the next state from the new profile until the trajectory is over."""
     return "finish" if state["ended"] else "state_extractor"
 

@@ -104,6 +104,14 @@ def test_rollout_is_the_trajectory() -> None:
     }
 
 
+def test_routers_of_a_rollout_read_no_more_than_they_need() -> None:
+    schemas = {
+        branch.input_schema for each in rollout.graph.builder.branches.values()
+        for branch in each.values()
+    }  # fmt: skip
+    assert schemas == {rollout.Course}
+
+
 def test_lowering_goes_back_to_write_with_each_failure() -> None:
     assert edges(lowering.graph) == {
         ("__start__", "write"),
