@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ from pydantic import Field, ValidationError
 from ...harness.build.cache import cache_root, new_entry, trim_entries, used_entry
 from ...harness.devices.protocol import Measurement
 from ...harness.errors import UserError
-from ...harness.files import read_text
+from ...harness.files import LARGEST_DOCUMENT_BYTES, read_regular
 from ...harness.records.evaluations import StageResult
 from ...harness.records.identity import sha256_of
 from ...harness.records.outcomes import Outcome
@@ -45,6 +46,12 @@ class _Kept(Record, Generic[Stored]):
     found: Stored
 
 
+@functools.cache
+def _kept(kind: type[Stored]) -> type[_Kept[Stored]]:
+    """Return the record of a kind, which pydantic would make anew whenever nobody holds one."""
+    return _Kept[kind]  # type: ignore[valid-type]
+
+
 class SharedStages:
     """Results of stages in a folder, by key and stage.
 
@@ -67,8 +74,8 @@ class SharedStages:
         """
         entry = self._entry(key, stage)
         try:
-            text = read_text(entry / _FILE, "a stage's result")
-            kept = _Kept[kind].model_validate_json(text)  # type: ignore[valid-type]
+            text = read_regular(entry / _FILE, LARGEST_DOCUMENT_BYTES, "a stage's result")
+            kept = _kept(kind).model_validate_json(text)
         except (OSError, UserError):
             return None
         except ValidationError:

@@ -63,8 +63,8 @@ def test_an_entry_that_cannot_be_read_is_made_again(shared: SharedStages, tmp_pa
     (stored,) = (tmp_path / "cache" / "stages").rglob("*.json")
     passed = StageResult(outcome=Outcome.PASSED).model_dump_json()
     seconds = (f'{{"seconds": {each}, "found": {passed}}}' for each in ("-5", "NaN", "Infinity"))
-    for text in ("{", '{"outcome": "splendid"}', *seconds):
-        stored.write_text(text)
+    for text in ("{", '{"outcome": "splendid"}', "\xff", *seconds):
+        stored.write_text(text, encoding="latin-1")
         assert shared.recall("key", "verify", StageResult) is None
         shared.keep("key", "verify", StageResult(outcome=Outcome.PASSED), 1.0)
         assert shared.recall("key", "verify", StageResult) is not None
