@@ -3,10 +3,11 @@
 Runs of rollouts of 4 steps on the tests' text device, whose evaluations take no time: what is left
 is the graph, its checkpoints, its stores and the knowledge base. Two dozen techniques apply once to
 every kernel, and each run has a copy of the base as it was filled: no rollout ends early, or what a
-rollout costs would be told as a step's. A run of few rollouts and one of many tell what a further
-step costs from what every run costs once, the reading of the knowledge base among it. Times are of
-the processor, so that others on the machine do not count. With another checkout's interpreter the
-same is measured with that code, in a process of its own.
+rollout costs would be told as a step's. Each run has a cache of its own, too: what one found would
+be read by the next. A run of few rollouts and one of many tell what a further step costs from what
+every run costs once, the reading of the knowledge base among it. Times are of the processor, so
+that others on the machine do not count. With another checkout's interpreter the same is measured
+with that code, in a process of its own.
 
     python benchmarks/runs/step_overhead.py [--python INTERPRETER] [--rows 0,10000]
 """
@@ -17,6 +18,7 @@ import argparse
 import asyncio
 import importlib
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -73,6 +75,7 @@ def timed(scratch: Path, name: str, seed: int, rollouts: int) -> tuple[int, floa
         "iterations": 2, "rollouts": rollouts, "steps": STEPS, "seed": seed,
         "knowledge": str(shutil.copytree(scratch / "kb", scratch / f"kb-{name}")),
     }  # fmt: skip
+    os.environ["KERNELBLASTER_CACHE"] = str(scratch / f"cache-{name}")
     session = new_session(scratch / f"run-{name}", asked)
     began = time.process_time()
     result = asyncio.run(session.run())
