@@ -5,9 +5,9 @@ is the graph, its checkpoints, its stores and the knowledge base. Two dozen tech
 every kernel, and each run has a copy of the base as it was filled: no rollout ends early, or what a
 rollout costs would be told as a step's. Each run has a cache of its own, too: what one found would
 be read by the next. A run of few rollouts and one of many tell what a further step costs from what
-every run costs once, the reading of the knowledge base among it. Times are of the processor, so
-that others on the machine do not count. With another checkout's interpreter the same is measured
-with that code, in a process of its own.
+every run costs once, the reading of the knowledge base among it. Times are of the processor, which
+others on the machine lengthen still: with another checkout's interpreter the same is measured with
+that code, in a process of its own at the same time.
 
     python benchmarks/runs/step_overhead.py [--python INTERPRETER] [--rows 0,10000]
 """
@@ -24,6 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def new_session(directory: Path, asked: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    """Measure both sides in turns, or be one of them."""
+    """Measure both sides, or be one of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", help="interpreter of another checkout")
     parser.add_argument("--rows", default="0,10000")
@@ -133,14 +134,20 @@ def main() -> None:
     ]
     print("\n".join(lines), flush=True)
     for rows in (int(text) for text in given.rows.split(",")):
-        for name, python in (("before", given.python), ("now", sys.executable)):
-            if python:
-                found = measured(name, python, __file__, str(rows))
-                lines.append(
-                    f"{rows:8d}  {name:>6s}  {found['step']:14.1f}  {found['once']:10.0f}  "
-                    f"{found['short']:35.1f}"
-                )
-                print(lines[-1], flush=True)
+        sides = {"before": given.python, "now": sys.executable}
+        with ThreadPoolExecutor() as pool:
+            asked = {
+                name: pool.submit(measured, name, python, __file__, str(rows))
+                for name, python in sides.items()
+                if python
+            }
+        for name, told in asked.items():
+            found = told.result()
+            lines.append(
+                f"{rows:8d}  {name:>6s}  {found['step']:14.1f}  {found['once']:10.0f}  "
+                f"{found['short']:35.1f}"
+            )
+            print(lines[-1], flush=True)
     if given.out:
         given.out.write_text("\n".join(lines) + "\n")
 
