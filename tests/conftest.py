@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import often_or_seldom
 import pytest
 from hypothesis import settings
 
@@ -28,6 +30,19 @@ settings.load_profile("alike")
 def pytest_xdist_auto_num_workers() -> int:
     """Return one process more than there are cores: some tests wait for servers and kills."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have no members of families made that would be left out one by one."""
+    often_or_seldom.left_out = config.option.markexpr == "not seldom"
+    # What is made until all tests are collected stays: nothing of it is worth looking through.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Have no collection of garbage look again through all tests and all that they import."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 
 def warm() -> None:
-    """Import what every request takes."""
+    """Import what requests take."""
     from .run import verify_run  # noqa: F401
+    from .sample import profile_run, wide_run  # noqa: F401
 
 
 def main(arguments: list[str]) -> int:
