@@ -169,6 +169,10 @@ PARTS = softmax(
 """Each row goes by what all blocks of another launch leave, which are too much work to be run."""
 
 
+MANY = 10
+"""Launches: a confirmation runs each whole, in two orders."""
+
+
 @pytest.fixture(scope="module")
 def device() -> SimulatedDevice:
     return SimulatedDevice("H100")
@@ -326,15 +330,15 @@ async def test_a_transpose_by_narrow_copies_costs_more_than_a_kernel(
 async def test_many_launches_alike_take_what_one_takes_as_often(
     device: SimulatedDevice, tasks: dict[str, Task]
 ) -> None:
-    source = softmax(host=f"for (int i = 0; i < 40; i++) {WHOLE}")
+    source = softmax(host=f"for (int i = 0; i < {MANY}; i++) {WHOLE}")
     measured = await device.profile(tasks["softmax"], source)
     assert measured.profile is not None and measured.timing is not None, measured.stage.reason
     launches = measured.profile.launches
-    assert len(launches) == 40
+    assert len(launches) == MANY
     # The start of all but the first is hidden in part.
-    assert 0.8 < measured.timing.microseconds / (40 * launches[0].microseconds) < 1.001
+    assert 0.8 < measured.timing.microseconds / (MANY * launches[0].microseconds) < 1.001
     assert measured.timing.elapsed_cycles is not None
-    assert [each.like for each in launches] == [None, *[0] * 39]
+    assert [each.like for each in launches] == [None, *[0] * (MANY - 1)]
     confirmed = await device.profile(tasks["softmax"], source, sample=1)
     assert confirmed.stage.outcome is Outcome.PASSED, confirmed.stage.reason
 

@@ -220,10 +220,13 @@ async def test_told_apart_a_kernel_holds_at_unseen_sizes(tmp_path: Path, text: s
     for each in (task, *unseen):
         stage = await verified(device, each, source)
         assert stage.outcome is Outcome.PASSED, stage.reason
-    # The two variants alone take what stays for numbers.
-    stages = [await verified(device, each, written(task)) for each in (task, *unseen)]
-    holds = [each.outcome is Outcome.PASSED for each in stages]
-    assert holds[0] and not all(holds)
+    # The two variants alone take what stays for numbers: at some other size it fails.
+    plain = written(task)
+    assert (await verified(device, task, plain)).outcome is Outcome.PASSED
+    for each in unseen:
+        if (await verified(device, each, plain)).outcome is not Outcome.PASSED:
+            return
+    pytest.fail("what two variants do not tell apart holds at all sizes")
 
 
 @pytest.mark.parametrize(
