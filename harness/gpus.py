@@ -61,8 +61,8 @@ class Throughput:
 class Gpu:
     """One GPU. Every figure but the last two is public; `source` says where from.
 
-    A row of GPUS is all there is to adding one: the simulated device, the deferred one and the
-    prompts read it from there.
+    A row of GPUS is all there is to adding one of an architecture that is known here: the simulated
+    device, the deferred one and the prompts read it from there.
     """
 
     name: str

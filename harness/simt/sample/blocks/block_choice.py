@@ -11,7 +11,7 @@ from ....gpus import Gpu
 from ...run.orders import mixed_order
 
 MOST_BLOCKS = 64
-"""Blocks in one random sample at most."""
+"""Blocks in each of the first random samples at most; `sampled_runs` draws larger ones."""
 MOST_GROUP = 32
 MOST_IN_A_ROW, MOST_BEHIND = 32, 16
 """Neighbours that run together where not all blocks do, and those behind each other along an axis;
