@@ -15,6 +15,7 @@ from ...judge.reports import CaseReport
 from ...judge.tensor_comparison import compare
 from ...judge.timing import Stopping, measure
 from ...judge.verification import Mismatch
+from ...reference.drawing.structure import is_sorted
 from ...reference.loading.model import Instance
 from ..launching.buffers import PAINTINGS, Buffers
 from ..launching.candidate import Fault, LoadedProgram, NotLoaded, PreparedCall, Program
@@ -338,7 +339,9 @@ class _Bench:
                 continue  # A kernel may rely on their values.
             if value.is_floating_point():
                 noise = torch.rand(value.shape, generator=generator, device=value.device)
-                if _is_symmetric(values[name]):
+                if is_sorted(values[name]):
+                    noise.zero_()  # Numbers in order, in which something is searched, stay so.
+                elif _is_symmetric(values[name]):
                     noise = (noise + noise.mT) / 2
                 value.copy_(values[name] * (factor - 0.01 * noise).to(value.dtype))
             else:
