@@ -194,7 +194,8 @@ def read_unwritten(
             )
             written = bytes_by_kernels(kernels_of(before), place, None) + moved
             if written < least * read:
-                return getattr(each, "kernel", ""), written / read
+                kernel = "" if isinstance(each, TransferReport) else each.kernel
+                return kernel, written / read
     return None
 
 

@@ -15,7 +15,7 @@ from ...judge.reports import CaseReport
 from ...judge.tensor_comparison import compare
 from ...judge.timing import Stopping, measure
 from ...judge.verification import Mismatch
-from ...reference.drawing.structure import is_sorted
+from ...reference.drawing.structure import is_sorted, is_symmetric
 from ...reference.loading.model import Instance
 from ..launching.buffers import PAINTINGS, Buffers
 from ..launching.candidate import Fault, LoadedProgram, NotLoaded, PreparedCall, Program
@@ -326,24 +326,14 @@ class _Bench:
         self._perturb(values)
 
     def _perturb(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Fill the round's set with values, the floating ones smaller by up to four percent.
-
-        By a factor of the round and, element by element, by one that differs by a percent: they
-        only shrink, so that probabilities, signs and zeros stay what they were. A factor alone
-        would not do: sums scale with it.
-        """
+        """Fill the round's set with values, the floating ones smaller by a factor of the round."""
         factor = self._chance.uniform(0.97, 1.0)
         generator = torch.Generator(self._machine.device).manual_seed(self._seed + self._changes)
         for name, value in values_of(self._sets[self._set]).items():
             if name in self._context.task.variation.constants:
                 continue  # A kernel may rely on their values.
             if value.is_floating_point():
-                noise = torch.rand(value.shape, generator=generator, device=value.device)
-                if is_sorted(values[name]):
-                    noise.zero_()  # Numbers in order, in which something is searched, stay so.
-                elif _is_symmetric(values[name]):
-                    noise = (noise + noise.mT) / 2
-                value.copy_(values[name] * (factor - 0.01 * noise).to(value.dtype))
+                value.copy_(shrunk(values[name], factor, generator))
             else:
                 value.copy_(values[name])
 
@@ -368,10 +358,19 @@ def _sets(machine: GpuSession, context: TaskContext, seed: int) -> list[Instance
     return [context.timed_instance(seed + number) for number in range(count)]
 
 
-def _is_symmetric(value: torch.Tensor) -> bool:
-    """Whether the last two dimensions hold symmetric matrices, which some tasks are about."""
-    square = value.dim() >= 2 and value.shape[-1] == value.shape[-2]
-    return square and bool(torch.equal(value, value.mT))
+def shrunk(own: torch.Tensor, factor: float, generator: torch.Generator) -> torch.Tensor:
+    """Return floating values smaller by a factor and, element by element, by up to a percent.
+
+    They only shrink, so that probabilities, signs and zeros stay what they were. The factor alone
+    would not do, as sums scale with it, but for numbers in order, in which something is searched:
+    these stay so, and symmetric matrices symmetric.
+    """
+    noise = torch.rand(own.shape, generator=generator, device=own.device)
+    if is_sorted(own):
+        noise.zero_()
+    elif is_symmetric(own):
+        noise = (noise + noise.mT) / 2
+    return own * (factor - 0.01 * noise).to(own.dtype)
 
 
 def _total(launches: list[LaunchAnswer]) -> float:

@@ -31,7 +31,7 @@ from ..loading.model import (
     lacks_memory,
 )
 from .case import fresh
-from .passed_on import IN_PLACE, passed_on
+from .passed_on import ELEMENTWISE, passed_on
 
 MOST = 128
 """Numbers that are told; a task that compares with more has some of them tried."""
@@ -249,7 +249,7 @@ class _Compared(TorchDispatchMode):  # type: ignore[misc]
                 self._rewrite(operation, written, passed)
             elif passed:
                 self._followed[written] = passed
-                if operation in IN_PLACE and args[0] in self._places:
+                if operation in ELEMENTWISE and args[0] in self._places:
                     self._places[written] = self._places[args[0]]
             if known and not is_rounded and not passed:
                 alpha = (kwargs or {}).get("alpha", args[2] if len(args) > 2 else 1)

@@ -27,7 +27,7 @@ ASKING = frozenset(
 )  # fmt: skip
 """Functions that ask whether something is a number, or pass over what is none."""
 
-COMPARING = frozenset(("eq", "ne", "gt", "ge", "lt", "le"))
+ASKING_BY_COMPARING = frozenset(("eq", "ne", "gt", "ge", "lt", "le"))
 """Functions that ask whether something is a number where they compare it with itself, and whether
 it is finite where they compare it with what is not."""
 
@@ -90,7 +90,7 @@ class _Asked(TorchFunctionMode):  # type: ignore[misc]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         name = getattr(function, "__name__", "")
-        compares = name.strip("_") in COMPARING and len(args) > 1
+        compares = name.strip("_") in ASKING_BY_COMPARING and len(args) > 1
         self.asks |= name in ASKING or (compares and args[0] is args[1])
         self.asks_for_infinity |= compares and any(map(_is_infinite, args))
         return function(*args, **(kwargs or {}))

@@ -37,7 +37,7 @@ HOLDERS: dict[Any, tuple[int, ...]] = {
 """By operation that does not write to what it is given, which of these hold what it answers with,
 beside numbers that stand in the call."""
 
-IN_PLACE = frozenset((
+ELEMENTWISE = frozenset((
     _aten.clone, _aten._to_copy, _aten.detach, _aten.masked_fill, _aten.relu, _aten.clamp,
     _aten.clamp_min, _aten.clamp_max, _aten.hardtanh,
 ))  # fmt: skip

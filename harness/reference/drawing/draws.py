@@ -303,7 +303,8 @@ class _Inputs:
         if distribution == "zeros" and level != "range":
             odd = [float(each) for each in self.variation.undefined.get(name, ())]
             odd = [each for each in odd if not (positive and each < 0)]
-            self._put_undefined(name, value, odd, even)
+            if odd:
+                self._put_undefined(name, value, odd, even)
         padded = distribution == "zeros" and level != "range" and not self.apart
         if padded and self.how.lines == "any" and value.numel():
             pad_lines(value)
@@ -312,11 +313,14 @@ class _Inputs:
     def _put_undefined(
         self, name: str, value: torch.Tensor, odd: Sequence[float], even: torch.Tensor
     ) -> None:
-        """Put what is no number into an input, of several such ones where no other has any."""
+        """Put what is no number into an input, of several such ones where no other has any.
+
+        `even`, numbers from 0 to 1 that nothing else is told by any more, is changed.
+        """
         turns = list(self.variation.undefined)
-        if odd and len(turns) > 1:
-            place = torch.arange(value.numel(), device=value.device).view(value.shape)
-            even = even.masked_fill(place % len(turns) != turns.index(name), 0.0)
+        for turn, other in enumerate(turns):
+            if other != name:
+                even.view(-1)[turn :: len(turns)] = 0.0
         put_borders(value, odd, even, (UNDEFINED_FROM, UNDEFINED_SHARE))
 
     def _order(self) -> Order | None:

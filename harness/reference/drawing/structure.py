@@ -49,21 +49,22 @@ def structured(value: torch.Tensor, own: torch.Tensor, fixed: bool) -> torch.Ten
         return value.sort(dim=-1).values.to(own.dtype)
     if _has_zeros(own) and (not fixed or _is_triangular(own)):
         value = value * (own != 0)
-    if _is_symmetric(own):
+    if is_symmetric(own):
         value = value.triu() + value.triu(1).mT
     return value.to(own.dtype)
 
 
 def has_structure(own: torch.Tensor) -> bool:
     """Say whether floating values have a structure that others in their place would keep."""
-    return is_sorted(own) or _has_zeros(own) or _is_triangular(own) or _is_symmetric(own)
+    return is_sorted(own) or _has_zeros(own) or _is_triangular(own) or is_symmetric(own)
 
 
 def _has_zeros(own: torch.Tensor) -> bool:
     return float((own == 0).float().mean()) > 0.1
 
 
-def _is_symmetric(own: torch.Tensor) -> bool:
+def is_symmetric(own: torch.Tensor) -> bool:
+    """Say whether the last two axes hold symmetric matrices."""
     square = own.dim() >= 2 and own.shape[-1] == own.shape[-2]
     return square and bool(torch.equal(own, own.mT))
 
