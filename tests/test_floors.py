@@ -41,7 +41,8 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "harness/reference/cases": (
         ("case", "passed_on"),
-        ("comparisons", "ends", "epsilon", "constancy", "constants", "oddities", "trained"),
+        ("chance", "comparisons", "ends", "epsilon", "constancy", "constants", "oddities",
+         "trained"),
         "named", ("exploration", "mutants", "proof"),
         "distributions", ("claimed", "full_case"),
     ),

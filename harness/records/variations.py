@@ -36,6 +36,10 @@ class Variation(Record):
     """Inputs and parameters that are the same, in part or as a whole, under every seed."""
     constants: tuple[str, ...] = ()
     """Buffers that do not depend on the seed: constants of the task, never changed."""
+    unsorted: tuple[str, ...] = ()
+    """Inputs whose rows are in order by chance alone: under some seed they are not."""
+    repeating: tuple[str, ...] = ()
+    """Inputs whose integers all differ by chance alone: under some seed a row holds one twice."""
     unread: tuple[str, ...] = ()
     """Parameters and buffers on whose values no output depends: `launch` is not given them."""
     uniform_width: float = 1.0

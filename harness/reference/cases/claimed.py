@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from ...records.parts import slices_of
 from ...records.tensors import Tolerance
-from ...records.variations import Beyond, Level, Variation
+from ...records.variations import Level, Variation
 from ...task.claims import ClaimedInput, Fill, NotAnInput
 from ..drawing.draws import Draw, draw
-from ..drawing.structure import all_differ, is_sorted, structured
+from ..drawing.structure import structure_of, structured
 from ..loading.model import Instance, Reference
 from ..precision.tolerances import Scale
 from .case import Case, forms
@@ -90,12 +89,10 @@ def claimed_instance(
             if fill.tensor not in given:
                 raise NotAnInput(f"the task has no {fill.tensor}")
             own = given[fill.tensor]
-            level: Level = variation.levels.get(fill.tensor, "own")
             value = _filled(own, fill, generator)
-            told = variation.beyond(fill.tensor)
-            _require_allowed(fill.tensor, own, value, level, told)
+            _require_allowed(fill.tensor, own, value, variation)
             if own.is_floating_point():
-                value = structured(value, own, fill.tensor in variation.fixed)
+                value = structured(value, own, fill.tensor, variation)
             own.copy_(value.to(own.dtype))
     return instance
 
@@ -123,16 +120,16 @@ def _filled(own: torch.Tensor, fill: Fill, generator: torch.Generator) -> torch.
 
 
 def _require_allowed(
-    name: str, own: torch.Tensor, value: torch.Tensor, level: Level,
-    beyond: Sequence[Beyond],
-) -> None:  # fmt: skip
+    name: str, own: torch.Tensor, value: torch.Tensor, variation: Variation
+) -> None:
     """Refuse what a tensor of this level never holds in a case, but for stretches `beyond` it."""
     if torch.equal(value, own.double()):
         return
+    level: Level = variation.levels.get(name, "own")
     if level in ("own", "order", "scaled"):
         raise NotAnInput(f"{name} cannot be chosen")
     allowed = torch.zeros_like(value, dtype=torch.bool)
-    for low, high, part in beyond:
+    for low, high, part in variation.beyond(name):
         there = slices_of(part, value.shape)
         allowed[there] |= (value[there] >= low) & (value[there] <= high)
     usual = value[~allowed]
@@ -151,5 +148,5 @@ def _require_allowed(
         return
     if level == "below" and (low < min(0, int(own.min())) or high > int(own.max())):
         raise NotAnInput(f"{name} stays within 0 and {int(own.max())}")
-    if is_sorted(own) or all_differ(own):
+    if structure_of(own, name, variation).any:
         raise NotAnInput(f"{name} holds integers in an order that is part of the task")

@@ -37,7 +37,7 @@ def with_ends(reference: Reference, variation: Variation, survives: Survives) ->
     tried = [
         name for name, own in inputs.items()
         if own.is_floating_point() and own.dtype.itemsize > 1 and own.numel()
-        and levels.get(name) in ("range", "positive") and not has_structure(own)
+        and levels.get(name) in ("range", "positive") and not has_structure(own, name, variation)
     ]  # fmt: skip
     draws = [how for how in DRAWS if survives(variation, [how])] if tried else []
     if DRAWS[0] in draws:  # What may be zero is in that case.

@@ -23,6 +23,7 @@ from ...records.variations import Level, Variation
 from ..drawing.draws import LADDERS, Draw, draw, kind_of, read_only_of
 from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments, seed_all
 from ..precision.tolerances import all_finite, same
+from .chance import with_chance
 from .comparisons import comparisons_of
 from .ends import with_ends
 from .epsilon import telling_width
@@ -85,6 +86,7 @@ def explore(
     start = plain.model_copy(
         update={"levels": own_levels, "fixed": tuple(fixed), "constants": constants}
     )
+    start = with_chance(reference, start)
     trial = _Trial(reference, first)
     if whole and "integer" in kinds.values():
         drawing()

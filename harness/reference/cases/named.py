@@ -10,7 +10,6 @@ the task too: as far as the range is wide, or as is survived.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -18,7 +17,7 @@ import torch
 from ...records.parts import Part
 from ...records.variations import Level, Variation
 from ..drawing.draws import Draw, Survives, draw
-from ..drawing.structure import is_sorted, whole_ends
+from ..drawing.structure import structure_of, whole_ends
 from ..loading.model import Reference, ReferenceFault
 from ..precision.tolerances import same
 from .comparisons import Named
@@ -27,8 +26,6 @@ MOST_TRIES = 16
 """Numbers that are tried, of all inputs."""
 DRAWS = (Draw(5, "zeros"), Draw(11, "full"))
 """Where such numbers are drawn."""
-CHANCE = 1e-3
-"""That integers rise by chance: where it is less, their order is a part of the task."""
 _LEVELS = ("any", "below", "range")
 
 
@@ -49,7 +46,7 @@ def with_named(
     inputs = reference.instance(0).inputs
     tries = [
         (name, each) for name, numbers in named.items()
-        for each in _beyond(inputs[name], variation.levels.get(name, "own"), numbers)
+        for each in _beyond(inputs[name], name, variation, numbers)
     ]  # fmt: skip
     draws = [how for how in DRAWS if survives(variation, [how])] if tries else []
     if not draws:
@@ -63,9 +60,12 @@ def with_named(
     return variation
 
 
-def _beyond(own: torch.Tensor, level: Level, numbers: Sequence[Named]) -> list[Named]:
+def _beyond(
+    own: torch.Tensor, name: str, variation: Variation, numbers: Sequence[Named]
+) -> list[Named]:
     """Return the numbers that no case holds, or hardly one, and that the type has."""
-    if level not in _LEVELS or not own.numel() or (is_sorted(own) and not _by_chance(own)):
+    level = variation.levels.get(name, "own")
+    if level not in _LEVELS or not own.numel() or structure_of(own, name, variation).rises:
         return []
     low, high = _usual_ends(own, level)
     held = torch.iinfo(own.dtype)
@@ -73,12 +73,6 @@ def _beyond(own: torch.Tensor, level: Level, numbers: Sequence[Named]) -> list[N
         each for each in numbers
         if not low <= each.number <= high and held.min <= each.number <= held.max
     ]  # fmt: skip
-
-
-def _by_chance(own: torch.Tensor) -> bool:
-    """Say whether rows so short may rise by chance: a few labels do."""
-    rows, each = own.numel() // own.shape[-1], own.shape[-1]
-    return bool(rows * math.lgamma(each + 1) < -math.log(CHANCE))
 
 
 def _usual_ends(own: torch.Tensor, level: Level) -> tuple[int, int]:

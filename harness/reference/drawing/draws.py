@@ -54,7 +54,7 @@ from .orders import (
     put_in_order,
 )
 from .peaks import add_peaks
-from .structure import all_differ, ends_of, in_order, is_sorted, structured, whole_ends
+from .structure import FREE, Structure, ends_of, stays_sorted, structure_of, structured, whole_ends
 from .trained import retrain
 
 LADDERS: dict[str, tuple[Level, ...]] = {
@@ -145,7 +145,7 @@ def _retrain(
             drawn = name not in variation.fixed
             own = kept[name].detach().clone()
             retrain(kept[name], level, how.distribution, generator, drawn=drawn)
-            kept[name].copy_(structured(kept[name], own, not drawn))
+            kept[name].copy_(structured(kept[name], own, name, variation))
 
 
 def read_only_of(instance: Instance, variation: Variation) -> Instance:
@@ -192,7 +192,8 @@ def disturb(tensor: torch.Tensor, level: Level, generator: torch.Generator) -> N
         return
     shape, device = tuple(tensor.shape), generator.device
     if not tensor.is_floating_point() or level == "order":
-        tensor.copy_(_discrete(tensor, level, generator))
+        structure = structure_of(tensor, "", Variation())
+        tensor.copy_(_discrete(tensor, level, generator, structure))
         return
     noise = torch.randn(shape, generator=generator, device=device) * NOISE
     if level == "scaled":
@@ -223,12 +224,13 @@ class _Inputs:
         fixed = name in self.variation.fixed
         if own.is_floating_point() and self.how.distribution == "full" and not fixed:
             ends = self.variation.ends.get(name, ())
-            if ends and own.is_contiguous() and not is_sorted(own):
+            kept = stays_sorted(own, name, self.variation)
+            if ends and own.is_contiguous() and not kept:
                 put_ends(own, ends, self.generator)
             return own
         if own.is_floating_point():
             value = self._floating(name, own, "range" if self.how.tame else level)
-            return self._with_infinities(structured(value, own, fixed), own)
+            return self._with_infinities(structured(value, own, name, self.variation), own)
         if self.how.tame:
             within = level in ("any", "below", "range") and own.dtype is not torch.bool
             level = "range" if within else "order"
@@ -353,9 +355,11 @@ class _Inputs:
         distribution = self.how.distribution
         if distribution == "full":
             distribution = "offset"
+        structure = structure_of(own, name, self.variation)
         if distribution == "timed":
             # What the seed varies is varied enough; the time of an index hangs on its range.
-            return _discrete(own, _narrow(own, level), self.generator) if fixed else own
+            narrow = _narrow(own, level)
+            return _discrete(own, narrow, self.generator, structure) if fixed else own
         if own.dtype is torch.bool:
             all_set = distribution == "constant" and level == "any"
             value = torch.ones_like(own) if all_set else _discrete(own, level, self.generator)
@@ -369,16 +373,16 @@ class _Inputs:
             return value
         if level == "any" and distribution not in ("large", "offset"):
             level = "below"
-        structure = level == "order" or is_sorted(own) or all_differ(own)
-        if (order := self._order()) and level != "any" and not structure:
+        kept = level == "order" or structure.any
+        if (order := self._order()) and level != "any" and not kept:
             return self._whole_in_order(own, level, replace(order, level=order.alike))
-        value = _discrete(own, level, self.generator)
-        if structure:
-            in_range = level in ("below", "range") and not all_differ(own)
+        value = _discrete(own, level, self.generator, structure)
+        if kept:
+            in_range = level in ("below", "range") and not structure.differs
             if distribution == "large" and in_range:
                 self._crowd(value)
             once = dict(self._named(name))
-            if distribution == "zeros" and level == "below" and not is_sorted(own):
+            if distribution == "zeros" and level == "below" and not structure.rises:
                 once[()] = [*once.get((), ()), *self._whole_borders(own, level)]
             if any(once.values()) and self.how.distribution in ("zeros", "full"):
                 value, even = value.contiguous(), self._even(own)
@@ -473,7 +477,9 @@ class _Inputs:
         return int(torch.randint(below, (), generator=self.generator, device=device))
 
 
-def _discrete(own: torch.Tensor, level: Level, generator: torch.Generator) -> torch.Tensor:
+def _discrete(
+    own: torch.Tensor, level: Level, generator: torch.Generator, structure: Structure = FREE
+) -> torch.Tensor:
     """Return integers or flags that are as free as the level says, in the structure of the old."""
     shape, device = tuple(own.shape), own.device
     even = torch.rand(shape, generator=generator, device=device)
@@ -487,12 +493,16 @@ def _discrete(own: torch.Tensor, level: Level, generator: torch.Generator) -> to
         bits = torch.randint(0, 256, (own.numel() * own.element_size(),), dtype=torch.uint8,
                              generator=generator, device=device)  # fmt: skip
         value = bits.view(own.dtype).reshape(shape)
-        return value.sort(dim=-1).values if is_sorted(own) else value
-    if all_differ(own):
+        return value.sort(dim=-1).values if structure.rises else value
+    if structure.differs:
         return own.gather(-1, even.argsort(dim=-1))
     low, high = whole_ends(own, level)
     value = torch.randint(low, high + 1, shape, generator=generator, device=device)
-    return in_order(value.to(own.dtype), own)
+    value = value.to(own.dtype)
+    if structure.rises:  # The ends of offsets into something stay.
+        value[..., 0], value[..., -1] = own[..., 0], own[..., -1]
+        value = value.sort(dim=-1).values
+    return value
 
 
 def _narrow(own: torch.Tensor, level: Level) -> Level:

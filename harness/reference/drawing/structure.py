@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
-from ...records.variations import Level
+from ...records.variations import Level, Variation
 
 SORTED_ELEMENTS = 1 << 26
 """Larger integer tensors are taken to have no structure: looking for it would take too long."""
 
 
-def in_order(value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    """Return integers sorted as the old are; the ends of offsets into something stay."""
-    if not is_sorted(own):
-        return value
-    value[..., 0], value[..., -1] = own[..., 0], own[..., -1]
-    return value.sort(dim=-1).values
+class Structure(NamedTuple):
+    """What of the integers of an input belongs to the task, and is kept."""
+
+    rises: bool
+    """Their order: offsets into something, segments."""
+    differs: bool
+    """That all of a row are different: an index that scatters, an order of rows."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is kept."""
+        return self.rises or self.differs
 
 
-def all_differ(own: torch.Tensor) -> bool:
-    """Say whether all integers of a row are different: an index that scatters, an order of rows.
+FREE = Structure(rises=False, differs=False)
 
-    Those that rise by more than one at a time are sorted, and taken for offsets.
+
+def structure_of(own: torch.Tensor, name: str, variation: Variation) -> Structure:
+    """Return what is kept of an input's integers: what they have, and not by chance.
+
+    Those that rise by more than one at a time are taken for offsets. Flags have none.
     """
+    if own.dtype is torch.bool:
+        return FREE
+    rises = stays_sorted(own, name, variation)
+    differs = name not in variation.repeating and is_distinct(own)
+    return Structure(rises, differs and (not rises or _is_a_count(own)))
+
+
+def stays_sorted(own: torch.Tensor, name: str, variation: Variation) -> bool:
+    """Say whether the order of an input's numbers belongs to the task."""
+    return name not in variation.unsorted and is_sorted(own)
+
+
+def _is_a_count(own: torch.Tensor) -> bool:
+    return bool((own[..., 1:] - own[..., :-1] == 1).all())
+
+
+def is_distinct(own: torch.Tensor) -> bool:
+    """Say whether no row holds an integer twice."""
     if own.dim() == 0 or own.shape[-1] < 2 or own.numel() > SORTED_ELEMENTS:
         return False
     ordered = own.sort(dim=-1).values
-    steps = ordered[..., 1:] - ordered[..., :-1]
-    return bool((steps == 1).all()) or (bool((steps != 0).all()) and not is_sorted(own))
+    return bool((ordered[..., 1:] != ordered[..., :-1]).all())
 
 
 def is_sorted(own: torch.Tensor) -> bool:
@@ -38,25 +66,29 @@ def is_sorted(own: torch.Tensor) -> bool:
     return rises and not bool((own == own.flatten()[0]).all())
 
 
-def structured(value: torch.Tensor, own: torch.Tensor, fixed: bool) -> torch.Tensor:
+def structured(
+    value: torch.Tensor, own: torch.Tensor, name: str, variation: Variation
+) -> torch.Tensor:
     """Return floating values with the structure of the old.
 
     A triangular or symmetric matrix is what the task is about: it stays one, and so do numbers in
     order, in which something is searched. Zeros that the seed chose stay where they are; others, of
     a mask that is the same each time, do not.
     """
-    if is_sorted(own):
+    if stays_sorted(own, name, variation):
         return value.sort(dim=-1).values.to(own.dtype)
-    if _has_zeros(own) and (not fixed or _is_triangular(own)):
+    if _has_zeros(own) and (name not in variation.fixed or _is_triangular(own)):
         value = value * (own != 0)
     if is_symmetric(own):
         value = value.triu() + value.triu(1).mT
     return value.to(own.dtype)
 
 
-def has_structure(own: torch.Tensor) -> bool:
+def has_structure(own: torch.Tensor, name: str, variation: Variation) -> bool:
     """Say whether floating values have a structure that others in their place would keep."""
-    return is_sorted(own) or _has_zeros(own) or _is_triangular(own) or is_symmetric(own)
+    if stays_sorted(own, name, variation) or _has_zeros(own):
+        return True
+    return _is_triangular(own) or is_symmetric(own)
 
 
 def _has_zeros(own: torch.Tensor) -> bool:
