@@ -175,6 +175,11 @@ def incomplete(spec: TensorSpec, share: float) -> StageResult:
     )  # fmt: skip
 
 
+def says_too_little_written(failed: StageResult) -> bool:
+    """Say whether a failure is `incomplete`: an estimate, which running more blocks may refute."""
+    return bool(failed.diagnostics) and failed.diagnostics[0].kind == NOT_WRITTEN
+
+
 def reads_unwritten(kernel: str, share: float) -> StageResult:
     """Return the failure of a kernel, or a copy, that reads what no launch writes."""
     words = (

@@ -12,7 +12,7 @@ from ...build.toolchain import Toolchain, find_toolchain
 from ...gpus import Gpu, find_gpu
 from ...judge.border import Malformed
 from ...judge.findings import judge_build
-from ...judge.full_size_findings import NOT_WRITTEN, Checked, verified_by_sample
+from ...judge.full_size_findings import Checked, says_too_little_written, verified_by_sample
 from ...judge.run_verdict import degenerate_in_words, judge_run, with_constants, with_limits
 from ...judge.written_sizes import with_written_sizes
 from ...process.children import off_loop, together
@@ -201,7 +201,7 @@ class SimulatedDevice(Device):
         if reply.report is None:
             return no_report(reply, planned.built)
         # Too little written by few blocks: more of them tell.
-        if failed is None or failed.diagnostics[0].kind == NOT_WRITTEN:
+        if failed is None or says_too_little_written(failed):
             failed, checked = wide_answer(
                 self._runs, planned, public, case, reply.report, draw, SAMPLE_INSTRUCTIONS
             )
@@ -271,15 +271,25 @@ class SimulatedDevice(Device):
         reply, failed, checked = sampled_answer(self._runs, planned, cases, full_case, draw)
         if reply.report is None:
             return Measurement(stage=no_report(reply, built))
+        report = reply.report
         if isinstance(prepared, NoFullCase):
             checked = replace(checked, withheld=prepared.reason)
         # Too little written by the sampled blocks says that the time is not known, not that the
         # answer is wrong: all blocks together may say so.
-        unsure = failed is not None and failed.diagnostics[0].kind == NOT_WRITTEN
+        unsure = failed is not None and says_too_little_written(failed)
         if full_case and (unsure or (sample and not failed)):
             wrong, wide = wide_answer(
-                self._runs, planned, cases, full_case, reply.report, draw, WIDE_INSTRUCTIONS
-            )
+                self._runs, planned, cases, full_case, report, draw, WIDE_INSTRUCTIONS,
+                doubted=unsure,
+            )  # fmt: skip
+            if unsure and not wrong and wide.blocks == 1:
+                # All is written and right: blocks that differ were drawn amiss, so others are.
+                other, failed, checked = sampled_answer(
+                    self._runs, planned, cases, full_case, f"{draw} again"
+                )
+                if other.report is None:
+                    return Measurement(stage=no_report(other, built))
+                report = other.report
             if wrong:
                 failed = wrong
             elif wide.blocks and (wide.share >= checked.share or not checked.elements):
@@ -291,8 +301,8 @@ class SimulatedDevice(Device):
             return Measurement(stage=failed.model_copy(update={"build": built}))
         # An unconfirmed candidate's withheld part is compared when it is confirmed.
         told_now = bool(sample) or full_case is None
-        found = measured(self.gpu, reply.report, built, checked, told_now)
-        facts = found.stage.facts | missing_isolation(reply.report, planned.plan)
+        found = measured(self.gpu, report, built, checked, told_now)
+        facts = found.stage.facts | missing_isolation(report, planned.plan)
         facts |= {"full_size_not_secret": not_own} if not_own else {}
         return found.model_copy(update={"stage": found.stage.model_copy(update={"facts": facts})})
 

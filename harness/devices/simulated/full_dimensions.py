@@ -8,7 +8,7 @@ from typing import Any
 
 from ...judge.findings import judge
 from ...judge.full_size import judge_full_size, judge_wide
-from ...judge.full_size_findings import Checked, nothing_launched
+from ...judge.full_size_findings import Checked, nothing_launched, says_too_little_written
 from ...judge.reports import CaseReport, Finding, TransferReport
 from ...process.children import both
 from ...process.scratch import scratch_folder
@@ -25,7 +25,8 @@ WIDE_INSTRUCTIONS = 60_000_000
 """Warp instructions of one launch() for which a confirmation runs blocks, all of them where that is
 enough; costs are estimates, so a run may take twice as much."""
 WHOLE_INSTRUCTIONS = 300_000_000
-"""The same where of some output nothing could be compared otherwise, and all blocks are no more."""
+"""The same where of some output nothing could be compared otherwise, or it seems that some is not
+written, and all blocks are no more."""
 REFUTED = (
     "all its blocks together do more than twice the work that the profiled ones told: these do not "
     "tell its time"
@@ -74,11 +75,14 @@ def wide_answer(
     sampled: ProfileReport,
     draw: str,
     budget: int,
+    *,
+    doubted: bool = False,
 ) -> tuple[StageResult | None, Checked]:
     """Return how two runs of as many blocks as are affordable fail, and what was compared.
 
     `draw` chooses the blocks where not all are; `sampled` tells what they cost, `budget` how
-    many warp instructions of them are affordable. More are where these come to nothing.
+    many warp instructions of them are affordable. More are where these come to nothing, or where it
+    is `doubted` that the blocks write all that they should.
     """
 
     def answered(most: int) -> tuple[StageResult | None, Checked]:
@@ -87,9 +91,12 @@ def wide_answer(
         wide = {"seed": draw, "blocks": counts, "complete": complete}
         return _two_runs(runs, planned, cases, full_case, wide, most)
 
+    all_of_them = budget < sum(_works(sampled)) <= WHOLE_INSTRUCTIONS
+    if all_of_them and doubted:
+        return answered(WHOLE_INSTRUCTIONS)
     failed, checked = answered(budget)
     unseen = not checked.elements or bool(checked.uncompared or checked.unproven)
-    if not failed and unseen and budget < sum(_works(sampled)) <= WHOLE_INSTRUCTIONS:
+    if all_of_them and (says_too_little_written(failed) if failed else unseen):
         return answered(WHOLE_INSTRUCTIONS)
     return failed, checked
 

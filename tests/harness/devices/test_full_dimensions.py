@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from full_size_kernels import (
@@ -20,6 +21,9 @@ from often_or_seldom import every
 
 from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.devices.simulated.device import SimulatedDevice
+from kernelblaster.harness.devices.simulated.full_dimensions import sampled_answer
+from kernelblaster.harness.judge.full_size_findings import Checked, incomplete
+from kernelblaster.harness.records.evaluations import StageResult
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task
@@ -101,6 +105,37 @@ async def test_of_what_is_too_much_work_that_is_compared_which_no_missing_block_
     wrong = CHEATS["a quarter of K is left out by way of the workspace"]
     refused = await device.profile(task, wrong.source, sample=1)
     assert refused.stage.outcome is Outcome.WRONG_ANSWER, refused.stage.facts
+
+
+async def test_an_estimate_that_too_little_is_written_is_refuted_by_all_blocks(
+    device: SimulatedDevice, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few blocks of a persistent kernel may all be those that have one tile, and others two."""
+    draws: list[str] = []
+
+    def amiss(
+        runs: Any, planned: Any, cases: Any, full_case: Any, draw: str
+    ) -> tuple[Any, StageResult | None, Checked]:
+        reply, failed, checked = sampled_answer(runs, planned, cases, full_case, draw)
+        draws.append(draw)
+        if not draw.endswith("again"):
+            failed, checked = incomplete(task.full.of_role("output")[0], 0.94), Checked(0)
+        return reply, failed, checked
+
+    simulated = "kernelblaster.harness.devices.simulated"
+    monkeypatch.setattr(f"{simulated}.device.sampled_answer", amiss)
+    path = folder / "product_of_few.py"
+    path.write_text(PRODUCT_TASK)
+    task = await load_task(path)
+    right = HONEST["parts of K are added by another launch"].source
+    for budget, drawn in ((60_000_000, ["", " again"]), (1_000_000, ["", " again"])):
+        monkeypatch.setattr(f"{simulated}.device.WIDE_INSTRUCTIONS", budget)
+        found = await device.profile(task, right)
+        assert found.timing is not None and draws == drawn, found.stage.reason
+        draws.clear()
+    monkeypatch.setattr(f"{simulated}.full_dimensions.WHOLE_INSTRUCTIONS", 1_000_000)
+    found = await device.profile(task, right)
+    assert found.stage.outcome is Outcome.UNSUPPORTED and draws == [""]
 
 
 async def test_a_counter_over_too_much_work_is_named_at_once(
