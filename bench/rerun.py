@@ -2,7 +2,7 @@
 
 From what is stored alone: the reference, the initial kernel and the winner. All of it is done as a
 run does it with its winner: verified on the task's cases and on secret ones, timed, timed beside
-the initial kernel where the device can do that.
+the initial kernel where the device can do that, and run at the unseen sizes at which it held.
 """
 
 from __future__ import annotations
@@ -27,22 +27,28 @@ from ..harness.records.record import Record
 from ..harness.records.tasks import Task
 from ..harness.records.timings import Provenance, Timing
 from ..harness.task.loading import load_task
+from ..harness.task.unseen import changed_dimensions, unseen_tasks
 from ..memory.run.artifacts import ArtifactStore
 from ..memory.run.directory import ARTIFACTS
 from ..memory.run.journal import latest
 from ..memory.run.run_store import RunStore
 from ..nodes.records.plan import RunPlan
-from ..nodes.records.result import RunResult
+from ..nodes.records.result import RunResult, ShapeCheck
 from ..nodes.run.beginning.begin import stored_plan
 from ..nodes.run.ending.circumstances import baselines_of
 from ..nodes.run.ending.confirm_winner import gain_of
 from ..nodes.run.ending.report import stored_result
+from ..nodes.run.ending.unseen_shapes import shape_check
 from .directory import is_suite, read_outcomes, read_suite
 
 Verdict = Literal["holds", "slower", "faster", "fails", "not_compared", "no_claim"]
 """holds: the intervals of the gains overlap; slower, faster: they do not; fails: the winner does
 not pass any more; not_compared: other numbers than the claim's, another GPU or device; no_claim:
 the run announced no kernel that held, or is not over."""
+
+
+Subject = tuple[Task, str, str]
+"""A task, its initial kernel and its winner."""
 
 
 class Figures(Record):
@@ -72,6 +78,8 @@ class Again(Record):
     """Why it is no other verdict, where that is to be said."""
     claimed: Figures | None = None
     now: Figures | None = None
+    shapes: tuple[ShapeCheck, ...] = ()
+    """The winner at the unseen sizes that it is said to hold at, now."""
 
 
 class Rerun(Record):
@@ -162,13 +170,23 @@ async def _again(directory: Path, run: Path, policy: str, device: Device) -> Aga
             reason = "the run came to no result" if result is None else f"it is {result.outcome}"
             return Again(**named, verdict="no_claim", reason=reason)
         claimed = claim_of(result)
-        now, reason = await _measured(run, plan, device.confirming_for(plan.confirm_seconds))
+        with scratch_folder("rerun") as scratch:
+            subject = await _subject(run, plan, scratch)
+            gates = Gates(device.confirming_for(plan.confirm_seconds))
+            now, reason = await _measured(subject, gates)
+            if now is None:
+                return Again(**named, verdict="fails", reason=reason, claimed=claimed)
+            shapes = await _elsewhere(subject, plan, result, gates)
     except UserError as error:
         return Again(**named, verdict="fails", reason=str(error))
-    if now is None:
-        return Again(**named, verdict="fails", reason=reason, claimed=claimed)
     verdict, reason = compared(claimed, now)
-    return Again(**named, verdict=verdict, reason=reason, claimed=claimed, now=now)
+    for each in shapes:
+        if not each.holds:
+            sizes = ", ".join(f"{name} = {value}" for name, value in each.dimensions.items())
+            verdict, reason = "fails", f"at {sizes}: {outcome_in_words(each.outcome, each.reason)}"
+    return Again(
+        **named, verdict=verdict, reason=reason, claimed=claimed, now=now, shapes=shapes
+    )
 
 
 def claim_of(result: RunResult) -> Figures:
@@ -213,35 +231,33 @@ def _apart(against: str, before: Sequence[float], after: Sequence[float]) -> str
     )
 
 
-async def _measured(path: Path, plan: RunPlan, device: Device) -> tuple[Figures | None, str]:
+async def _measured(subject: Subject, gates: Gates) -> tuple[Figures | None, str]:
     """Return what a winner comes to now, or why it does not pass."""
-    with scratch_folder("rerun") as scratch:
-        task, initial, winner = await _subject(path, plan, scratch)
-        gates = Gates(device)
-        first = await gates.run(task, initial)
-        if first.timing is None:
-            said = outcome_in_words(first.last.outcome, first.last.reason)
-            return None, f"the initial kernel does not pass here: {said}"
-        passage = first if initial == winner else await gates.run(task, winner)
-        if passage.timing is None:
-            return None, outcome_in_words(passage.last.outcome, passage.last.reason)
-        again = await gates.confirm(task, winner)
-        if reason := unconfirmed_because(passage.timing, again):
-            return None, reason
-        beside = None if initial == winner else await gates.compare(task, initial, winner)
-        if beside is not None and beside.ratio is None:
-            return None, outcome_in_words(beside.stage.outcome, beside.stage.reason)
-        held = _held(passage.timing, again.timing)
-        gain, interval = gain_of(first.timing, held, beside.ratio if beside else None)
-        return Figures(
-            gpu=device.identity.gpu,
-            provenance=held.provenance,
-            initial_us=first.timing.microseconds,
-            best_us=held.microseconds,
-            gain=gain,
-            gain_interval=interval,
-            baselines=baselines_of(passage.facts | again.facts),
-        ), ""
+    task, initial, winner = subject
+    first = await gates.run(task, initial)
+    if first.timing is None:
+        said = outcome_in_words(first.last.outcome, first.last.reason)
+        return None, f"the initial kernel does not pass here: {said}"
+    passage = first if initial == winner else await gates.run(task, winner)
+    if passage.timing is None:
+        return None, outcome_in_words(passage.last.outcome, passage.last.reason)
+    again = await gates.confirm(task, winner)
+    if reason := unconfirmed_because(passage.timing, again):
+        return None, reason
+    beside = None if initial == winner else await gates.compare(task, initial, winner)
+    if beside is not None and beside.ratio is None:
+        return None, outcome_in_words(beside.stage.outcome, beside.stage.reason)
+    held = _held(passage.timing, again.timing)
+    gain, interval = gain_of(first.timing, held, beside.ratio if beside else None)
+    return Figures(
+        gpu=gates.device.identity.gpu,
+        provenance=held.provenance,
+        initial_us=first.timing.microseconds,
+        best_us=held.microseconds,
+        gain=gain,
+        gain_interval=interval,
+        baselines=baselines_of(passage.facts | again.facts),
+    ), ""
 
 
 def _held(first: Timing, again: Timing | None) -> Timing:
@@ -250,7 +266,26 @@ def _held(first: Timing, again: Timing | None) -> Timing:
     return first if again.provenance is Provenance.SIMULATED else again
 
 
-async def _subject(path: Path, plan: RunPlan, scratch: Path) -> tuple[Task, str, str]:
+async def _elsewhere(
+    subject: Subject, plan: RunPlan, result: RunResult, gates: Gates
+) -> tuple[ShapeCheck, ...]:
+    """Return what a winner comes to at the unseen sizes at which it is said to hold.
+
+    They are drawn as they were for the claim. Raises UserError where that cannot be done.
+    """
+    held = [each.dimensions for each in result.shapes if each.holds]
+    if not held:
+        return ()
+    task, _, winner = subject
+    measured = plan.identity.kind != "simulated"
+    drawn = await unseen_tasks(task, plan.shapes, plan.seed, measured=measured)
+    return tuple([
+        await shape_check(gates, task, other, winner)
+        for other in drawn if changed_dimensions(task, other) in held
+    ])  # fmt: skip
+
+
+async def _subject(path: Path, plan: RunPlan, scratch: Path) -> Subject:
     """Return the task, read anew from its stored text, the initial kernel and the winner.
 
     Raises:

@@ -160,7 +160,7 @@ def policy_table(results: Results) -> Table:
     """Return a row for each variant, failures in every figure."""
     titles = (
         "policy", "runs", "held", "geometric mean", "median (quartiles)",
-        *(f"fast_{p:g}" for p in SHOWN), "S", "evaluations", "tokens", "money", "minutes",
+        *(f"fast_{p:g}" for p in SHOWN), "median S", "evaluations", "tokens", "money", "minutes",
     )  # fmt: skip
     rows = []
     for each in results.policies:
@@ -175,13 +175,21 @@ def policy_table(results: Results) -> Table:
             f"{each.mean.estimate:.2f}x ({each.mean.low:.2f} to {each.mean.high:.2f})",
             f"{ratios.median:.2f}x ({ratios.lower_quartile:.2f} to {ratios.upper_quartile:.2f})",
             *(f"{told.fast[p]:.0%}" for p in SHOWN),
-            "" if told.score is None else f"{told.score.median:.2f}",
+            _score_in_words(told),
             f"{told.evaluations}",
             f"{told.tokens:,}",
             "" if told.money is None else f"${told.money:.2f}",
             f"{told.minutes:.1f}",
         ))  # fmt: skip
     return titles, rows
+
+
+def _score_in_words(told: Summary) -> str:
+    """Return the median of S, and of how many runs where some have none."""
+    if told.score is None:
+        return ""
+    of = "" if told.score.count == told.runs else f" (of {told.score.count})"
+    return f"{told.score.median:.2f}{of}"
 
 
 def difference_table(results: Results) -> Table:

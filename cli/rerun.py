@@ -71,7 +71,11 @@ def _show_rerun(console: Console, found: Any, path: Path) -> None:
     """Print what became of each claim, and how many hold."""
     table = Table("policy", "task", "seed", "claimed", "now", "verdict")
     for each in found.claims:
-        told = [_gain(each.claimed), _gain(each.now), each.verdict.replace("_", " ")]
+        verdict = each.verdict.replace("_", " ")
+        if each.shapes:
+            held = sum(shape.holds for shape in each.shapes)
+            verdict += f", at {held} of {len(each.shapes)} other sizes"
+        told = [_gain(each.claimed), _gain(each.now), verdict]
         table.add_row(*map(escape, (each.policy, each.task, str(each.seed), *told)))
     console.print(table)
     counts = [f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items()]

@@ -232,11 +232,12 @@ def run_score(outcome: TaskOutcome) -> float | None:
     """Return S of a run (`bound.speed_of_light.score`), with the faster of eager and compile, or
     without them the initial kernel, as the base.
 
-    A run that failed has what its initial kernel has, 0.5 at best.
+    A run that failed has what its initial kernel has, 0.5 at best, and 0 where it has none. None
+    where no bound is known of a run that ended.
     """
     base = _base(outcome, "pytorch") or outcome.initial_us
     if base is None or outcome.bound_us is None:
-        return None
+        return None if outcome.valid else 0.0
     if outcome.best_us is not None:
         return score(outcome.best_us, outcome.bound_us, base)
     left = score(outcome.initial_us or base, outcome.bound_us, base)

@@ -167,7 +167,9 @@ def _pairs(
             read = []
             for line, text in _lines(beside, left_out):
                 with _left_out_alone(left_out, beside):
-                    read.append(_workload(beside, line, _said(beside, line, text)))
+                    said = _said(beside, line, text)
+                    # Both ways are in use: the workload itself, and as in a set of several.
+                    read.append(_workload(beside, line, said.get("workload", said)))
             found.append((definition, read, str(path.parent)))
     yield from found
 

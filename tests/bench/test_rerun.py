@@ -12,8 +12,11 @@ import pytest
 from benches import done, planned
 
 from kernelblaster.bench.rerun import Figures, compared, rerun
+from kernelblaster.harness.devices.gates import Gates
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.timings import Provenance
+from kernelblaster.nodes.records.result import ShapeCheck
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,39 @@ def test_a_claim_that_was_too_high_and_a_winner_that_fails_are_told(
     finally:
         (one / "result.json").write_text(stored)
         (two / "best.cu").write_text(winner)
+
+
+def test_unseen_sizes_at_which_a_winner_held_are_tried_again(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = finished / "runs" / "minimal" / "seed-0" / "one" / "result.json"
+    stored = one.read_text()
+    held = {"dimensions": {"N": 96}, "outcome": "passed"}
+    failed = {"dimensions": {"N": 48}, "outcome": "wrong_answer", "reason": "out0[0] differs"}
+    one.write_text(json.dumps(json.loads(stored) | {"shapes": [held, failed]}))
+    sizes = {"a": {"N": 96}, "b": {"N": 48}, "c": {"N": 7}}
+
+    async def drawn(task: Any, count: int, seed: int, *, measured: bool) -> tuple[str, ...]:
+        return tuple(sizes)
+
+    now = Outcome.PASSED
+
+    async def checked(gates: Gates, task: Any, other: str, source: str) -> ShapeCheck:
+        return ShapeCheck(dimensions=sizes[other], outcome=now, reason="now it differs")
+
+    again = "kernelblaster.bench.rerun"
+    monkeypatch.setattr(f"{again}.unseen_tasks", drawn)
+    monkeypatch.setattr(f"{again}.changed_dimensions", lambda task, other: sizes[other])
+    monkeypatch.setattr(f"{again}.shape_check", checked)
+    try:
+        claim = asyncio.run(rerun(one.parent, "simulated")).claims[0]
+        assert claim.verdict == "holds"
+        assert [each.dimensions for each in claim.shapes] == [{"N": 96}], "what was claimed alone"
+        now = Outcome.WRONG_ANSWER
+        claim = asyncio.run(rerun(one.parent, "simulated")).claims[0]
+        assert claim.verdict == "fails" and claim.reason.startswith("at N = 96: "), claim.reason
+    finally:
+        one.write_text(stored)
 
 
 def test_another_gpu_is_told_and_not_compared(finished: Path) -> None:

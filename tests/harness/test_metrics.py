@@ -111,6 +111,14 @@ def test_the_score_of_a_run_without_pytorch_is_against_the_initial_kernel() -> N
     assert run_score(alone.model_copy(update={"bound_us": None})) is None
 
 
+def test_a_run_that_never_had_a_kernel_scores_nothing_and_is_not_left_out() -> None:
+    nothing = lost("t", eager_us=None, compile_us=None, bound_us=None)
+    assert run_score(nothing) == 0.0
+    found = summarize([won("a", 10.0), *(nothing.model_copy(update={"task": n}) for n in "bcde")])
+    assert found.score is not None
+    assert (found.score.count, found.score.median, found.score.maximum) == (5, 0.0, 0.75)
+
+
 def test_simulated_and_measured_times_never_meet() -> None:
     with pytest.raises(ValueError, match="never compared"):
         summarize([won("a", 10.0), won("b", 10.0, provenance=Provenance.SIMULATED)])

@@ -138,8 +138,8 @@ class Budgets(Record):
     """Seconds that candidates spent on the device, simulated or not."""
     wall_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Working time of the run."""
-    evaluations: Integer | None = Field(default=None, ge=0)
-    """Distinct sources evaluated, the initial kernel included."""
+    evaluations: Integer | None = Field(default=None, ge=1)
+    """Distinct sources evaluated, the initial kernel included: there is no run without that."""
 
 
 class ToolCall(Record):

@@ -11,6 +11,7 @@ import time
 from typing import Any, TypedDict
 
 from ....harness.devices.deferred import ResultAwaited
+from ....harness.devices.gates import Gates
 from ....harness.errors import UserError
 from ....harness.records.outcomes import Outcome
 from ....harness.records.tasks import Task
@@ -69,12 +70,17 @@ async def unseen_shapes(state: Reads) -> dict[str, Any]:
 
 async def _checked(evaluator: Evaluator, task: Task, other: Task, source: str) -> ShapeCheck:
     try:
-        passage = await evaluator.run(other, source)
+        return await shape_check(evaluator, task, other, source)
     except ResultAwaited:
         return ShapeCheck(
             dimensions=changed_dimensions(task, other), outcome=Outcome.PASSED, ran=False,
             reason="compiles and can be launched; nothing ran there",
         )  # fmt: skip
+
+
+async def shape_check(gates: Gates, task: Task, other: Task, source: str) -> ShapeCheck:
+    """Return how a source fares on a task at other sizes."""
+    passage = await gates.run(other, source)
     timing = passage.timing
     return ShapeCheck(
         dimensions=changed_dimensions(task, other),

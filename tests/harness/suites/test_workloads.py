@@ -67,7 +67,8 @@ def test_each_workload_is_a_task_with_the_tolerance_of_its_origin_told(tmp_path:
         workload(512),
     )  # fmt: skip
     assert is_problem(folder)
-    problem(tmp_path / "the_same_elsewhere", definition(), workload(512))
+    wrapped = {"definition": "scale_w64", "workload": workload(512), "solution": None}
+    problem(tmp_path / "the_same_elsewhere", definition(), wrapped)
     tasks, left_out = read_problems(tmp_path)
     assert [task.name for task in tasks] == [
         "scale_w64__rows512", "scale_w64__rows2048", "scale_w64__rows512__2",
