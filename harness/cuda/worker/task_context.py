@@ -210,7 +210,7 @@ class TaskContext:
                 self.reference, self.task.variation, usual
             )
             self.degenerate = degenerate(self.reference, self.task.variation, proof)
-            self.weak_to = weak_spots(weak, proof, timed)
+            self.weak_to = weak_spots(weak, proof, "" if self.degenerate else timed)
 
     def _plan(self, name: str, case: Case, how: Draw, scale: Scale) -> CasePlan:
         return CasePlan(

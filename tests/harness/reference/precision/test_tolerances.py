@@ -57,6 +57,28 @@ def test_what_is_computed_without_error_is_not_scaled_up() -> None:
     assert found(answer, answer.double() + 1e-9).absolute == pytest.approx(1e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", ["alike", "peaked"])
+def test_where_pytorch_computes_in_half_precision_others_may_be_as_far_off_to_the_other_side(
+    dtype: torch.dtype, rows: str
+) -> None:
+    """As a softmax of a product is: of thousands few are large, and these are a percent off."""
+    stream = torch.Generator().manual_seed(5)
+    exact = torch.rand(64, 512, generator=stream, dtype=torch.float64) + 0.5
+    if rows == "peaked":
+        exact = (exact * 8).softmax(1)
+    off = 0.014 * (torch.rand(64, 512, generator=stream, dtype=torch.float64) * 2 - 1)
+    answer = (exact * (1 + off)).to(dtype)
+    tolerance = found(answer, exact)
+    for right in (exact.to(dtype), (exact * (1 - off)).to(dtype)):
+        error, size = (right.double() - answer.double()).abs(), answer.double().abs()
+        assert bool((error <= tolerance.absolute + tolerance.relative * size).all())
+    assert tolerance.relative < 0.04
+    assert tolerance.absolute <= 1.01 * LARGEST_SHARE * root_mean_square(answer)
+    near = exact.to(torch.float32).to(dtype)
+    assert found(near, exact, cast=True).relative < 0.01, "float's, and one rounding"
+
+
 def test_there_is_room_for_several_times_pytorch_s_own_error() -> None:
     exact = ONES.double() + 2e-3
     wide = OWN_ERROR_FACTOR * 2e-3 - 1e-4 * (1 + 2e-3)
