@@ -34,7 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..loading.model import Reference
 from .double_precision import double_answers
 from .in_order import IN_ORDER, axes_added
-from .steps import compares, rounds
+from .steps import compares, ranks, rounds
 from .ties import UNPROMISED
 
 UNIT = 2.0**-24
@@ -107,7 +107,8 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
         self.narrow = False
         """Whether anything is added in less than double precision."""
         self.rounds = self.compares = False
-        """Whether floating numbers are rounded to whole ones, or compared; see steps.py."""
+        """Whether floating numbers are rounded to whole ones, or compared or ranked; see steps.py.
+        """
         self.places = False
         """Whether anything is asked for places that equal elements leave open."""
 
@@ -122,7 +123,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
         answer = function(*args, **(kwargs or {}))
         self.places |= function in UNPROMISED
         self.rounds |= rounds(function, args, kwargs or {})
-        self.compares |= compares(function, args)
+        self.compares |= compares(function, args) or ranks(function, args, kwargs or {})
         count = _TERMS.get(function.overloadpacket) or _TERMS_OF_NORMS.get(function.overloadpacket)
         if count is not None:
             first = answer if isinstance(answer, torch.Tensor) else answer[0]

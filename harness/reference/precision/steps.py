@@ -9,7 +9,9 @@ off.
 
 What is exact is not moved: an input, a whole number, zero. Where an operation divides and then
 rounds (a remainder too) it is the quotient that is moved, of exact numbers too, unless it is one:
-some kernels divide, others multiply. Of two numbers that are compared the first that is not exact.
+some kernels divide, others multiply. Of two numbers that are compared the first that is not exact;
+of numbers that are ranked (the index of a maximum, the first few of an order) every other one up,
+and those between down.
 """
 
 from __future__ import annotations
@@ -57,6 +59,9 @@ CHOOSING = frozenset((
     "adaptive_max_pool2d", "adaptive_max_pool3d", "fractional_max_pool2d",
 ))  # fmt: skip
 """Operations that answer with some of the numbers that they are given."""
+RANKED = {"argmax": 1, "argmin": 1, "max": 1, "min": 1, "sort": 1, "topk": 2, "kthvalue": 2}
+"""Operations that tell where in an order floating numbers lie, and at which place the axis is given
+along which they do."""
 PART = 0.25
 """Of what numbers of a type may be off, what is allowed for here: most are off by far less, and
 numbers of half the precision make more steps than this."""
@@ -95,6 +100,25 @@ def compares(function: Any, args: Sequence[Any]) -> bool:
     """Say whether an operation tells on which side of a border floating numbers lie."""
     places = COMPARED.get(_name(function), ())
     return any(_is_floating(args[place]) for place in places if place < len(args))
+
+
+def ranks(function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Say whether an operation answers with the places of floating numbers in an order."""
+    name = _name(function)
+    if name not in RANKED or not _is_floating(args[0]) or not args[0].dim():
+        return False
+    alone = name in ("max", "min") and not (
+        isinstance(_axis(function, args, named), int) and function._overloadname == "dim"
+    )
+    return not alone
+
+
+def _axis(function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> int | None:
+    """Return the axis along which numbers are ranked; None for all of them."""
+    place = RANKED[_name(function)]
+    default = None if _name(function).startswith("arg") else -1
+    axis = args[place] if place < len(args) else named.get("dim", default)
+    return None if axis is None else int(axis)
 
 
 def _name(function: Any) -> str:
@@ -140,14 +164,16 @@ def steps_of(
             for mode in (None, _Moved(types.found, 1.0), _Moved(types.found, -1.0))
         )
         return [
-            _steps(*each) if len({one.shape for one in each}) == 1 else None
+            _steps(*each, ranked=types.ranked) if len({one.shape for one in each}) == 1 else None
             for each in zip(answers, exact, *others, strict=True)
         ]
     except (ReferenceFault, RuntimeError):  # Memory is short, or the model insists on its own type.
         return [None] * len(answers)
 
 
-def _steps(answer: torch.Tensor, exact: torch.Tensor, *moved: torch.Tensor) -> Steps | None:
+def _steps(
+    answer: torch.Tensor, exact: torch.Tensor, *moved: torch.Tensor, ranked: bool
+) -> Steps | None:
     # PyTorch's own rounding steps too.
     ends = moved if answer.is_floating_point() else (*moved, exact)
     center = (exact if answer.is_floating_point() else answer).double()
@@ -158,12 +184,16 @@ def _steps(answer: torch.Tensor, exact: torch.Tensor, *moved: torch.Tensor) -> S
     stepped = off > near
     if not bool(stepped.any()):
         return None
-    # Whole numbers wrap (int8, a remainder): where few do, that is no room for the others.
-    usual = off.max() if answer.is_floating_point() else off[stepped].median()
-    return Steps(
-        torch.where(stepped, answer.double(), exact.double()),
-        float(usual), float(off[stepped].min()), float(stepped.double().mean()),
-    )  # fmt: skip
+    share, least = float(stepped.double().mean()), float(off[stepped].min())
+    if ranked and not answer.is_floating_point():
+        # How far apart places in an order are says nothing: few may be any, and never many.
+        usual, least, share = off.max(), 1.0, min(share, MOST_STEPPED)
+    elif answer.is_floating_point():
+        usual = off.max()
+    else:  # Whole numbers wrap (int8, a remainder): where few do, that is no room for the others.
+        usual = off[stepped].median()
+    exact = torch.where(stepped, answer.double(), exact.double())
+    return Steps(exact, float(usual), least, share)
 
 
 class _Types(TorchDispatchMode):  # type: ignore[misc]
@@ -173,13 +203,17 @@ class _Types(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.found: list[torch.dtype] = []
+        self.ranked = False
+        """Whether anything is ranked."""
         self._least: torch.dtype | None = None
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
-        if rounds(function, args, named) or compares(function, args):
+        ranked = ranks(function, args, named)
+        self.ranked |= ranked
+        if ranked or rounds(function, args, named) or compares(function, args):
             given = next((each.dtype for each in args if _is_floating(each)), torch.float32)
             self.found.append(self._least or given)
         answer = function(*args, **named)
@@ -230,7 +264,29 @@ class _Moved(TorchDispatchMode):  # type: ignore[misc]
         if compares(function, args):
             dtype = next(self._dtypes, torch.float32)
             return self._with_one_moved(function, args, named, COMPARED[_name(function)], dtype)
+        if ranks(function, args, named):
+            return self._ranked(function, args, named, next(self._dtypes, torch.float32))
         return function(*args, **named)
+
+    def _ranked(self, function: Any, args: Sequence[Any], named: Any, dtype: torch.dtype) -> Any:
+        """Answer with the places that numbers have which are moved towards their neighbours.
+
+        The numbers that are answered with them are those that lie there.
+        """
+        value, axis = args[0], _axis(function, args, named)
+        lines = value.flatten() if axis is None else value.movedim(axis, -1)
+        places = lines.argsort(dim=-1).argsort(dim=-1)
+        up = (1 - 2 * (places % 2)).to(value.dtype)
+        up = up.reshape(value.shape) if axis is None else up.movedim(-1, axis)
+        off = torch.where(_is_exact(value, dtype), 0.0, up * self._off(value, dtype))
+        answer = function(value + off, *args[1:], **named)
+        if isinstance(answer, torch.Tensor):
+            return answer
+        assert axis is not None
+        _, index = answer
+        kept = index.dim() == value.dim()
+        held = value.gather(axis, index if kept else index.unsqueeze(axis))
+        return type(answer)((held if kept else held.squeeze(axis), index))
 
     def _with_one_moved(
         self, function: Any, args: Sequence[Any], named: Any, places: Sequence[int],

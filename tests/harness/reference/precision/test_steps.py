@@ -198,3 +198,44 @@ def test_a_remainder_with_the_sign_of_its_dividend_is_wrong() -> None:
     other_way = x - torch.floor(x * 10.0) * 0.1
     assert compare(other_way, case.outputs[0], tolerance, "out0") is None
     assert compare(torch.fmod(x, 0.1), case.outputs[0], tolerance, "out0") is not None
+
+
+PAIRS = "torch.cat([x * 1.1, x * 1.1 + 1e-5 * (x > 2)], 1)"
+"""Of each number another that is as large, or hardly larger where it is large."""
+
+
+@pytest.mark.parametrize(
+    ("body", "others"),
+    [
+        ("(x @ x.mT * 0.3).topk(8, 1).indices", 1),
+        ("(x @ x.mT * 0.3).topk(8, 0, sorted=True)[1]", 1),
+        ("(x @ x.mT * 0.3).sort(1)[1]", 1),
+        ("(x @ x.mT * 0.3).sort(stable=True, dim=0, descending=True).indices", 1),
+        (f"{PAIRS}.topk(8, 1).indices[:, :2]", 1),
+        # Of what is exact all is told: inputs, and equal numbers of which the first counts.
+        ("x.topk(8, 1).indices", 0),
+        ("x.argmax(1)", 0),
+        ("(x * 2).max(1)[1]", 0),
+        ("x.relu().argmin(1)", 0),
+        ("torch.sort(x.sign(), dim=1, stable=True)[1]", 0),
+    ],
+)
+def test_the_places_of_computed_numbers_that_nearly_tie_may_be_others(
+    body: str, others: int
+) -> None:
+    (tolerance,) = case_of(body).tolerances("both")
+    assert tolerance is not None and (tolerance.share > 0) == bool(others)
+    assert tolerance.share <= MOST_STEPPED and not tolerance.absolute
+
+
+def test_a_few_places_in_an_order_may_be_any_and_more_of_them_not() -> None:
+    case = case_of("(x @ x.mT * 0.3).sort(1)[1]")
+    (tolerance,) = case.tolerances("both")
+    assert tolerance is not None and 0 < tolerance.share < MOST_STEPPED
+    right = case.outputs[0]
+    room = int(tolerance.share * right.numel())
+    for count, passes in ((room, True), (2 * room + 2, False)):
+        other = right.clone().view(-1)
+        other[:count] = (other[:count] + 1) % 64
+        found = compare(other.view(right.shape), right, tolerance, "out0")
+        assert (found is None) == passes
