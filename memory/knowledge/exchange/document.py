@@ -24,6 +24,7 @@ from ..entries import UPDATE
 from ..journal import Entry, Journal
 from ..knowledge_base import KnowledgeBase
 from ..snapshots.contents import EVIDENCE, KERNEL, KINDS
+from .identity import check_ids
 
 DOCUMENT = "kernelblaster-knowledge/1"
 LARGEST_DOCUMENT = 512 << 20
@@ -117,7 +118,8 @@ def read_document(path: Path) -> Any:
 def take_over(knowledge: KnowledgeBase, value: Any, path: Path) -> int:
     """Add a document's entries that are missing to a knowledge base; return how many those are.
 
-    Every entry is read first as the base itself would read it: all are taken, or none.
+    Every entry is read first as the base itself would read it, and checked against its id: all
+    are taken, or none.
 
     Args:
         knowledge: the base.
@@ -150,6 +152,7 @@ def take_over(knowledge: KnowledgeBase, value: Any, path: Path) -> int:
         read = KnowledgeBase(beside, knowledge.seed(), with_index=False)
         try:
             read.snapshot()
+            check_ids(read.journal)
             return knowledge.merge(read)
         except UserError as error:
             raise UserError(f"{path}: {error}; nothing was taken over") from error
