@@ -160,6 +160,22 @@ def take_over(knowledge: KnowledgeBase, value: Any, path: Path) -> int:
             read.close()
 
 
+def sources_missing(knowledge: KnowledgeBase, value: Any) -> tuple[int, int]:
+    """Return of how many winning kernels of a document the source is known nowhere, and how many
+    kernels it names: neither the document nor the base holds it, so no run can begin with them.
+
+    Args:
+        knowledge: the base that took it over.
+        value: the file's JSON, as it was taken over.
+    """
+    document = KnowledgeDocument.model_validate(value)
+    named = {
+        str(each.content["source_sha256"]) for each in document.entries if each.kind == KERNEL
+    }
+    unknown = named - document.sources.keys()
+    return sum(knowledge.source(each) is None for each in unknown), len(named)
+
+
 def thinned(knowledge: KnowledgeBase, *, most: int, harness: str | None) -> list[Entry]:
     """Return a journal's entries but for evidence that says least, in order of arrival.
 
