@@ -55,7 +55,12 @@ def kb_import(
     as_json: Json = False,
 ) -> None:
     """Take over an exported base, or the optimization_database.json of the paper's program."""
-    from ..memory.knowledge.exchange.document import is_document, read_document, take_over
+    from ..memory.knowledge.exchange.document import (
+        is_document,
+        read_document,
+        sources_missing,
+        take_over,
+    )
     from ..memory.knowledge.exchange.published_database import is_published_database
     from ..tools.workspace import open_knowledge
 
@@ -68,7 +73,14 @@ def kb_import(
     with open_knowledge(str(knowledge_directory(kb))) as knowledge:
         if is_document(value):
             told: dict[str, object] = {"entries": take_over(knowledge, value, file)}
+            missing, named = sources_missing(knowledge, value)
+            told["sources_missing"] = missing
             lines = [f"{told['entries']} entries taken over"]
+            if missing:
+                lines.append(
+                    f"of {missing} of {named} kernels the source is not in the document: these "
+                    "tasks do not start from them (`kb export --all` writes sources)"
+                )
         else:
             told, lines = _published(knowledge, value, file)
     if as_json:

@@ -95,9 +95,8 @@ def _events(run: RunAccount) -> Iterator[tuple[Mark, dict[str, Any]]]:
     for key, review in run.soft_reviews.items():
         if review.author != BUILTIN or review.vetoed:
             yield ("soft_verification", key), {
-                "event": "soft_verification",
-                **review.model_dump(include={"vetoed", "reasons", "remarks", "author"}),
-            }
+                "event": "soft_verification", **review.told(),
+            }  # fmt: skip
     yield from _models(run)
 
 

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from rich.console import Console
@@ -246,8 +246,11 @@ class ProgressView:
         if event["vetoed"]:
             self.note(f"[red]winner vetoed[/]: {escape('; '.join(event['reasons']))}")
         else:
-            remarks = "; ".join(event["remarks"]) or "no objection"
-            self.note(f"winner read by {escape(event['author'])}: {escape(remarks)}")
+            read = "was read before" if event.get("read_before") else "read"
+            said = "; ".join((*event["remarks"], *_dropped(event.get("dropped", ()))))
+            self.note(
+                f"winner {read} by {escape(event['author'])}: {escape(said or 'no objection')}"
+            )
 
     def _on_review(self, event: Mapping[str, Any]) -> None:
         for said in event["objections"]:
@@ -337,6 +340,14 @@ class ProgressView:
                 best = self._reached[number, rollout]
                 tree.add(f"{number + 1}.{rollout + 1} best {best:.2f} us: " + " → ".join(steps))
         return tree
+
+
+def _dropped(why: Sequence[str]) -> list[str]:
+    """Return what became of a reviewer's objections, by what their inputs showed."""
+    return [
+        f"{'its objection was' if count == 1 else f'{count} objections were'} refuted: {showed}"
+        for showed, count in Counter(why).items()
+    ]
 
 
 def _asker(event: Mapping[str, Any]) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from ...harness.records.evaluations import Evaluation
 from ...harness.records.tasks import Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.policy.policy import Prospect
+from ...memory.knowledge.snapshots.edits import OTHER_OPERATORS
 from ...memory.records.evidence import Step
 from ...memory.records.optimizations import Optimization
 from ...tools.models.records import Answer, Message
@@ -102,12 +103,27 @@ def proposer_messages(
             device_kind=table.context.device_kind,
             facts=at_hand.facts(),
         ),
-        refused=[
-            (name, reason)
-            for name, reason in sorted(table.refused.items())
+        refused=refused_lines({
+            name: reason
+            for name, reason in table.refused.items()
             if not (name in table.withheld and name in unfitting)
-        ],
-    )
+        }),
+    )  # fmt: skip
+
+
+def refused_lines(refused: Mapping[str, str]) -> list[str]:
+    """Return a line a reason, with all techniques that it keeps from being proposed.
+
+    Those that have no work in the task are not named: nobody misses them, and they are most.
+    """
+    named: dict[str, list[str]] = {}
+    for name, reason in sorted(refused.items()):
+        named.setdefault(reason, []).append(name)
+    others = named.pop(OTHER_OPERATORS, None)
+    lines = [f"- {', '.join(names)}: {reason}" for reason, names in named.items()]
+    if others:
+        lines.append("- whatever works on operators that this task does not have")
+    return lines
 
 
 class Listed(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from ...memory.knowledge.policy.listed import listed_text
 from ...memory.knowledge.states.conditions import evidence_facts
 from ...memory.records.conditions import Condition
 from ...memory.records.evidence import Evidence, Step
@@ -54,7 +55,7 @@ def _entry(technique: str, state: str, learned: Learned, names: Mapping[str, str
     card = snapshot.cards(state, kind).get(technique)
     if card is None:
         return f'{technique} in "{names.get(state, state)}": not listed'
-    parts = [f"expected {gain_text(card.prior_log_gain)} before any evidence"]
+    parts = [listed_text(card.prior_log_gain)]
     parts += [f"only where {condition_text(each)}" for each in card.conditions]
     parts += [f"{name} {values}" for name, values in sorted(card.parameters.items())]
     revisions = max(snapshot.edits.revision(technique, each) for each in (state, None))

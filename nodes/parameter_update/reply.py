@@ -73,7 +73,7 @@ class PolicyEdit(Reply):
     """What to know when writing it; empty: nothing new."""
     parameters: tuple[Tuning, ...] = Field(default=(), max_length=3)
     factor: float = Field(default=1.0, ge=0.78, le=1.28)
-    """By which the expected gain (time before over after) was wrong; 1 where it was not."""
+    """By which the listed gain (time before over after) was wrong; 1 where it was not."""
     here_alone: bool = False
     """Whether a revision is for this state alone."""
     states: tuple[str, ...] = Field(default=(), max_length=4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...harness.errors import typed
 from ...harness.records.record import Record
 from ...harness.task.claims import ClaimedInput
@@ -75,8 +77,20 @@ class SoftReview(Record):
     """Artifact of the prompt, where a model read it."""
     objections: tuple[Objected, ...] = ()
     """What is said against it, with the inputs that were run; of a person's veto none."""
+    read_before: bool = False
+    """Whether it was read on the way, and not again as winner."""
 
     @property
     def is_open(self) -> bool:
         """Whether an input is claimed that was not run."""
         return not self.vetoed and any(each.is_open for each in self.objections)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Why each objection that does not stand does not: what its input showed."""
+        return tuple(each.found for each in self.objections if each.confirmed is False)
+
+    def told(self) -> dict[str, Any]:
+        """Return what is told of it while a run goes on."""
+        told = self.model_dump(include={"vetoed", "reasons", "remarks", "author", "read_before"})
+        return told | {"dropped": self.dropped}

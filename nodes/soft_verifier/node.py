@@ -87,13 +87,7 @@ async def _decided(state: Reads, review: SoftReview) -> dict[str, Any]:
     confirmation = state["confirmation"]
     point = confirmation.point
     if review.author != BUILTIN:
-        report_progress(
-            "soft_verification",
-            vetoed=review.vetoed,
-            reasons=review.reasons,
-            remarks=review.remarks,
-            author=review.author,
-        )
+        report_progress("soft_verification", **review.told())
     if review.vetoed:
         why = f"vetoed by its reviewer: {'; '.join(review.reasons)}"
         await asyncio.to_thread(
@@ -116,7 +110,9 @@ async def _by_model(state: Reads) -> SoftReview:
     plan, helped = state["plan"], await _builtin(state)
     accepted = await _accepted(state)
     if accepted is not None:
-        return helped.model_copy(update={"author": accepted.author})
+        # What it objected to then was refuted, or it would not have been accepted.
+        said = {"author": accepted.author, "objections": accepted.objections}
+        return helped.model_copy(update={**said, "read_before": True})
     source = await source_of(plan, _winner(state))
     place = (len(state.get("soft_reviews") or {}),)
     answer, _ = await verdict_of_model(plan, state["summary"], source, place, None, None)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from ....harness.records.record import Record
 from ...records.edits import Deprecate
 from ...records.optimizations import Optimization
+from ..policy.listed import listed_text
 from ..snapshots.snapshot import Snapshot
 
 
@@ -95,8 +96,7 @@ def _changed(
     for state, name in sorted(old.keys() | new.keys()):
         where = f" under {state}" if state else ""
         if (state, name) not in old:
-            gain = math.exp(new[state, name].prior_log_gain)
-            yield f"+ {name}{where}: expected {gain:.2f}x"
+            yield f"+ {name}{where}: {listed_text(new[state, name].prior_log_gain)}"
         elif (state, name) not in new:
             yield f"- {name}{where}"
         elif words := _words(old[state, name], new[state, name]):
@@ -108,7 +108,7 @@ def _words(old: Optimization, new: Optimization) -> list[str]:
     parts = []
     if abs(new.prior_log_gain - old.prior_log_gain) > 1e-9:
         gains = (math.exp(each.prior_log_gain) for each in (old, new))
-        parts.append("expected {:.2f}x -> {:.2f}x".format(*gains))
+        parts.append("listed at {:.2f}x -> {:.2f}x".format(*gains))
     parts += [f"only where {each}" for each in new.conditions if each not in old.conditions]
     parts += [f"also where not {each}" for each in old.conditions if each not in new.conditions]
     for name in sorted(old.parameters.keys() | new.parameters.keys()):

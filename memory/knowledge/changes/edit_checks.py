@@ -21,6 +21,7 @@ from ...records.evidence import NO_GAIN, Evidence
 from ...records.optimizations import Optimization
 from ...records.states import PerformanceState
 from ..policy.facts import Rows, comparable
+from ..policy.listed import listed_text
 from ..snapshots.edits import Table, gained, lost, passes, told_apart, worse_without
 from ..snapshots.snapshot import Snapshot
 from ..states.conditions import TELLING_STATES, KernelFacts, evidence_facts, misnamed
@@ -165,11 +166,11 @@ def _check_correction(correction: float, prior: float, known: Sequence[Evidence]
                       f"({math.exp(mean):.2f}x on average)")  # fmt: skip
     if (mean - prior) * correction <= 0:
         raise Refused(
-            f"its tries came to {math.exp(mean):.2f}x on average where {math.exp(prior):.2f}x is "
-            f"expected: that speaks for a correction {'down' if mean < prior else 'up'}"
+            f"its tries came to {math.exp(mean):.2f}x on average, and it is {listed_text(prior)}: "
+            f"that speaks for a correction {'down' if mean < prior else 'up'} of the listed gain"
         )
     if abs(correction) > abs(mean - prior):
-        raise Refused("it corrects by more than its tries differ from what is expected")
+        raise Refused("it corrects by more than its tries differ from the listed gain")
 
 
 def _check_condition(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....harness.errors import UserError
@@ -9,11 +10,18 @@ from ...records.edits import Edit, Revert
 from ...records.lessons import Lesson, Withdrawal
 from ...records.update import KnowledgeUpdate
 from ..entries import UPDATE
+from ..journal import Entry
 from ..knowledge_base import KnowledgeBase
 from ..snapshots.contents import EDIT, LESSON, REVERT, WITHDRAWAL
 
 SHORTEST = 4
 """Characters of an id, for it to mean something."""
+
+
+UNDONE = frozenset({EDIT, LESSON, REVERT, WITHDRAWAL})
+"""Kinds of entries that can be undone."""
+LONGEST_NUMBER = 15
+"""Digits of a sequence number; what has more can only be of an id."""
 
 
 class Undone(NamedTuple):
@@ -38,23 +46,21 @@ def undo(knowledge: KnowledgeBase, what: str, author: str) -> Undone:
     Raises:
         UserError: it means none of them, or several.
     """
-    entries = [each._replace(body="") for each in knowledge.journal.entries()]
-    kinds = {EDIT, LESSON, REVERT, WITHDRAWAL}
-    if what.isdigit() and len(what) < 16:
-        meant = [each for each in entries if each.sequence == int(what)]
-        if meant and meant[0].kind == UPDATE:
-            # Its entries stand before it, as many as no other update closed.
-            closed = max((each.sequence for each in entries
-                          if each.kind == UPDATE and each.sequence < meant[0].sequence),
-                         default=0)  # fmt: skip
-            meant = [each for each in entries if closed < each.sequence < meant[0].sequence]
-        meant = [each for each in meant if each.kind in kinds]
-    else:
-        long = len(what) >= SHORTEST
-        meant = [each for each in entries if each.kind in kinds and each.id.startswith(what)]
-        meant = meant if long else []
-        if len({each.id for each in meant}) > 1:
-            raise UserError(f"{what} begins {len(meant)} ids: give more of it")
+    entries = [
+        each._replace(body="") for each in knowledge.journal.entries()
+        if each.kind in UNDONE or each.kind == UPDATE
+    ]  # fmt: skip
+    # A number and the beginning of an id may both be digits.
+    meant = _numbered(entries, int(what)) if _is_number(what) else []
+    named = _named(entries, what) if len(what) >= SHORTEST else []
+    if meant and named:
+        raise UserError(
+            f"{what} is a sequence number and begins the id {named[0].id[:12]}: give more of the "
+            f"id, or 0{what} for the number"
+        )
+    meant = meant or named
+    if len({each.id for each in named}) > 1:
+        raise UserError(f"{what} begins {len(named)} ids: give more of it")
     if not meant:
         raise UserError(
             f"{what} is no edit, lesson or update of {knowledge.directory}; `kb lessons` and "
@@ -83,3 +89,23 @@ def undo(knowledge: KnowledgeBase, what: str, author: str) -> Undone:
         lessons,
         sum(isinstance(content, Revert) for _, content in edits) + len(withdrawn),
     )
+
+
+def _is_number(what: str) -> bool:
+    return what.isascii() and what.isdigit() and len(what) <= LONGEST_NUMBER
+
+
+def _numbered(entries: Sequence[Entry], number: int) -> list[Entry]:
+    """Return the entry of a sequence number, or all that the update of this number wrote."""
+    meant = [each for each in entries if each.sequence == number]
+    if meant and meant[0].kind == UPDATE:
+        # Its entries stand before it, as many as no other update closed.
+        earlier = (each.sequence for each in entries if each.kind == UPDATE)
+        closed = max((each for each in earlier if each < number), default=0)
+        meant = [each for each in entries if closed < each.sequence < number]
+    return [each for each in meant if each.kind in UNDONE]
+
+
+def _named(entries: Sequence[Entry], beginning: str) -> list[Entry]:
+    """Return the entries whose ids begin so."""
+    return [each for each in entries if each.kind in UNDONE and each.id.startswith(beginning)]

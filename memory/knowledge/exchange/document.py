@@ -24,6 +24,7 @@ from ..entries import UPDATE
 from ..journal import Entry, Journal
 from ..knowledge_base import KnowledgeBase
 from ..snapshots.contents import EVIDENCE, KERNEL, KINDS
+from .identity import check_ids
 
 DOCUMENT = "kernelblaster-knowledge/1"
 LARGEST_DOCUMENT = 512 << 20
@@ -117,7 +118,8 @@ def read_document(path: Path) -> Any:
 def take_over(knowledge: KnowledgeBase, value: Any, path: Path) -> int:
     """Add a document's entries that are missing to a knowledge base; return how many those are.
 
-    Every entry is read first as the base itself would read it: all are taken, or none.
+    Every entry is read first as the base itself would read it, and checked against its id: all
+    are taken, or none.
 
     Args:
         knowledge: the base.
@@ -150,11 +152,28 @@ def take_over(knowledge: KnowledgeBase, value: Any, path: Path) -> int:
         read = KnowledgeBase(beside, knowledge.seed(), with_index=False)
         try:
             read.snapshot()
+            check_ids(read.journal)
             return knowledge.merge(read)
         except UserError as error:
             raise UserError(f"{path}: {error}; nothing was taken over") from error
         finally:
             read.close()
+
+
+def sources_missing(knowledge: KnowledgeBase, value: Any) -> tuple[int, int]:
+    """Return of how many winning kernels of a document the source is known nowhere, and how many
+    kernels it names: neither the document nor the base holds it, so no run can begin with them.
+
+    Args:
+        knowledge: the base that took it over.
+        value: the file's JSON, as it was taken over.
+    """
+    document = KnowledgeDocument.model_validate(value)
+    named = {
+        str(each.content["source_sha256"]) for each in document.entries if each.kind == KERNEL
+    }
+    unknown = named - document.sources.keys()
+    return sum(knowledge.source(each) is None for each in unknown), len(named)
 
 
 def thinned(knowledge: KnowledgeBase, *, most: int, harness: str | None) -> list[Entry]:

@@ -32,6 +32,8 @@ MOST_CORRECTED_TOGETHER = 0.5
 """Log gain by which all edits together may correct one expectation (about 65 %)."""
 ERRORS_APART = 2.0
 """Standard errors by which means differ that are told apart."""
+OTHER_OPERATORS = "not for the operators of this task"
+"""Why a technique is withheld from every kernel of a task."""
 Table = dict[str, dict[str, Optimization]]
 """Optimizations by state and technique."""
 
@@ -201,7 +203,7 @@ class Edits:
         for technique, card in cards.items():
             failed = unmet(card.conditions, facts)
             if failed is not None:
-                why[technique] = f"its condition does not hold: {failed}{_instead(failed, facts)}"
+                why[technique] = _in_words(failed, facts)
         for edit in self.of(device_kind):
             if (
                 isinstance(edit, Deprecate)
@@ -320,6 +322,12 @@ def _end(into: Mapping[str, str], state: str) -> str | None:
             return first if first != state else None
         met.append(following)
     return met[-1]
+
+
+def _in_words(failed: Condition, facts: KernelFacts) -> str:
+    if failed.feature == "operators":  # Dozens of names, of which the task has none.
+        return OTHER_OPERATORS
+    return f"its condition does not hold: {failed}{_instead(failed, facts)}"
 
 
 def _instead(condition: Condition, facts: KernelFacts) -> str:

@@ -154,10 +154,9 @@ def discover(
         UNKNOWN if value < 0.0 else round(round(value / QUANTUM) * QUANTUM, 6)
         for value in signature.values
     )
-    digest = sha256_of_json([primary, secondary, centroid])[:8]
     name, told = _in_words(centroid, primary, secondary)
     return PerformanceState(
-        id="_".join(["found", primary, *([secondary] if secondary else []), digest]),
+        id=found_id(primary, secondary, centroid),
         name=name,
         primary=primary,
         secondary=secondary,
@@ -166,6 +165,14 @@ def discover(
         description=f"{BY_RULE}, its shares to the nearest {QUANTUM:.0%}. {told}",
         origin="discovered",
     )
+
+
+def found_id(
+    primary: Bottleneck, secondary: Bottleneck | None, centroid: Sequence[float]
+) -> str:
+    """Return the id of a state that was found: by what it is bound by, and where it lies."""
+    digest = sha256_of_json([primary, secondary, list(centroid)])[:8]
+    return "_".join(["found", primary, *([secondary] if secondary else []), digest])
 
 
 def renamed(state: PerformanceState, mean: Sequence[float], kernels: int) -> tuple[str, str]:

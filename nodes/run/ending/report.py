@@ -205,7 +205,7 @@ def _claimed(claims: Sequence[TriedClaim]) -> tuple[str, ...]:
     if refuted:
         notes.append(
             f"{refuted} {'objection was' if refuted == 1 else 'objections were'} dropped, for "
-            "kernel and PyTorch agree on the input that was named"
+            "kernel and PyTorch agree on the input that was named, or the rules do not allow it"
         )
     return tuple(notes)
 

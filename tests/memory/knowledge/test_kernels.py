@@ -12,12 +12,17 @@ from typing import Any, get_args
 
 import pytest
 
+from kernelblaster.cli.knowledge_exchange import kb_import
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.tasks import TaskVariant
 from kernelblaster.harness.records.tensors import TensorSpec
 from kernelblaster.memory.knowledge import knowledge_base
 from kernelblaster.memory.knowledge.ablation import open_under
-from kernelblaster.memory.knowledge.exchange.document import export, take_over
+from kernelblaster.memory.knowledge.exchange.document import (
+    export,
+    sources_missing,
+    take_over,
+)
 from kernelblaster.memory.knowledge.kernels import KnownKernel, TaskSeen, renamed, worth_keeping
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records.ablation import Ablation, Memory
@@ -210,6 +215,24 @@ def test_an_exported_kernel_begins_runs_elsewhere(opened: Opened, tmp_path: Path
     assert take_over(elsewhere, written, tmp_path / "kb.json") == 2
     (found,) = elsewhere.kernels_bearing_on(here, "simulated", "H100")
     assert elsewhere.source(found.kernel.source_sha256) == text
+    assert sources_missing(elsewhere, written) == (0, 1)
+
+
+def test_an_import_says_of_how_many_kernels_the_source_is_missing(
+    opened: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, knowledge = seen("here"), opened("kb")
+    for microseconds in (5.0, 4.0):
+        knowledge.keep_kernel(here, *won(here, microseconds))
+    document = export(knowledge, measured=False, whole=True)
+    kept = dict(list(document.sources.items())[:1])
+    for sources, said in ((kept, "of 1 of 2 kernels"), ({}, "of 2 of 2 kernels")):
+        file = tmp_path / f"{len(sources)}.json"
+        file.write_text(document.model_copy(update={"sources": sources}).model_dump_json())
+        kb_import(file, tmp_path / f"elsewhere {len(sources)}")
+        assert f"{said} the source is not in the document" in capsys.readouterr().out
+    kb_import(tmp_path / "1.json", tmp_path / "kb")
+    assert "not in the document" not in capsys.readouterr().out, "it is held already"
 
 
 @pytest.mark.parametrize("memory", [mode for mode in get_args(Memory) if mode != "live"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import graph_support
 import pytest
 from graph_support import TextRewrite
 from model_role_support import Ran, run
+from rich.console import Console
 from scripted_chat_model import CURRENT, ScriptedChatModel
 from text_runs import resume
 
+from kernelblaster.cli.showing.progress import ProgressView
 from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.tools.first_kernel.writer import InitialKernel
@@ -108,6 +111,11 @@ def test_a_refuted_claim_is_dropped_and_the_candidate_stands(
     (told,) = ran.told("claim")
     assert not told["confirmed"] and found in told["found"]
     assert ran.result.notes[-1].startswith("1 objection was dropped")
+    (winner,) = ran.told("soft_verification")
+    shown = StringIO()
+    ProgressView(Console(file=shown, width=200)).event(winner)
+    assert f"winner was read before by {CURRENT}: its objection was refuted" in shown.getvalue()
+    assert found in shown.getvalue()
     with RunStore(tmp_path / "run" / "run.sqlite") as store:
         assert store.claims.cases() == [] and len(store.claims.all()) == 1
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from found_states import ONE
 from rows import row
 
 from kernelblaster.harness.errors import UserError
+from kernelblaster.memory.knowledge.changes.undoing import undo
 from kernelblaster.memory.knowledge.exchange.document import (
     KnowledgeDocument,
     document_schema,
@@ -22,7 +24,9 @@ from kernelblaster.memory.knowledge.exchange.document import (
 )
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records.evidence import Evidence
+from kernelblaster.memory.knowledge.snapshots.contents import KINDS
+from kernelblaster.memory.records.edits import Revise
+from kernelblaster.memory.records.evidence import Evidence, Overturned
 from kernelblaster.memory.records.lessons import Lesson
 from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
@@ -88,6 +92,9 @@ def test_a_small_export_tells_of_what_was_learned_alone_and_is_small(made: Made)
         (lambda value: value["entries"][0].pop("kind"), "damaged"),
         (lambda value: value["entries"][1]["content"].update(log_gain="much"), "nothing was taken"),
         (lambda value: value["entries"][1]["content"].update(signature_before=[0.5]), "taken over"),
+        (lambda value: value["entries"][1]["content"].update(log_gain=2.0), "what its id .* says"),
+        (lambda value: value["entries"][1].update(id="0" * 64), "what its id 000000000000 says"),
+        (lambda value: value["entries"][1].update(kind="rumour"), "rumour. is of a kind that this"),
         (lambda value: value.update(format="kernelblaster-knowledge/9"), "this program reads"),
         (lambda value: value.update(sources={"0" * 64: "text"}), "is not what it was"),
     ],
@@ -102,6 +109,30 @@ def test_a_damaged_document_changes_nothing(
     with pytest.raises(UserError, match=words):
         take_over(other, value, tmp_path / "export.json")
     assert other.sequence() == 0
+
+
+def test_each_kind_of_entry_is_known_by_its_content(made: Made, tmp_path: Path) -> None:
+    base = made("base")
+    base.add_evidence([row(0)])
+    base.overturn([Overturned(evidence=row(0).id, outcome="vetoed", reason="it cheats")])
+    base.add_state(ONE)
+    told = lesson(row(0))
+    revised = Revise(
+        technique="vectorize_memory_access", notes="mind the tail", evidence=(row(0).id,),
+        reason="tried", device_kind="simulated", author="builtin", run="run", iteration=0,
+    )  # fmt: skip
+    base.apply_update(told.model_copy(update={"edits": (revised,)}))
+    for name in (told.lessons[0].id, revised.id):
+        base.apply_update(undo(base, name, "person").update)
+    value = as_value(export(base, measured=False, whole=True))
+    kinds = [each["kind"] for each in value["entries"]]
+    assert {*kinds} == {*KINDS} - {"task", "kernel", "optimization"}
+    assert take_over(made("other"), value, tmp_path) == len(kinds)
+    for number in range(len(kinds)):
+        spoilt = as_value(export(base, measured=False, whole=True))
+        spoilt["entries"][number]["id"] = "0" * 64
+        with pytest.raises(UserError, match="nothing was taken over"):
+            take_over(made(f"spoilt {number}"), spoilt, tmp_path)
 
 
 def test_a_file_that_is_none_is_refused_in_a_line(tmp_path: Path) -> None:

@@ -228,6 +228,25 @@ def test_undoing_what_is_not_there_says_so(knowledge: KnowledgeBase) -> None:
             undo(knowledge, what, "person")
 
 
+def test_digits_alone_may_be_a_number_or_the_beginning_of_an_id(
+    knowledge: KnowledgeBase,
+) -> None:
+    many = [LESSON.model_copy(update={"text": f"lesson {at}"}) for at in range(2000)]
+    digits = {each.id[:4]: each for each in many if each.id[:4].isdigit() and each.id[0] != "0"}
+    beginning, named = min(digits.items())
+    written(knowledge, lessons=(named,))
+    (undone,) = undo(knowledge, beginning, "person").lessons
+    assert undone == named.model_copy(update={"created": undone.created})
+    rows = (row(1000 + at) for at in range(int(beginning) - knowledge.sequence() - 1))
+    knowledge.add_evidence(rows)
+    written(knowledge, lessons=(LESSON,))
+    with pytest.raises(UserError, match=f"is a sequence number and begins the id {named.id[:12]}"):
+        undo(knowledge, beginning, "person")
+    numbered = undo(knowledge, f"0{beginning}", "person").lessons
+    assert LESSON.text in [each.text for each in numbered]
+    assert undone in undo(knowledge, named.id[:12], "person").lessons
+
+
 def test_the_difference_tells_each_change_once(knowledge: KnowledgeBase) -> None:
     first = knowledge.sequence()
     written(knowledge, *WRITTEN[:5], lessons=(LESSON,))
@@ -235,8 +254,9 @@ def test_the_difference_tells_each_change_once(knowledge: KnowledgeBase) -> None
     wide = [line for line in found.optimizations if line.startswith(f"~ {WIDE}")]
     assert len(wide) == 2, "wherever it is tried, and where its expectation was corrected"
     assert "only where lsu at least 0.4" in wide[0] and "Align the rows." in wide[0]
-    assert f"expected {math.exp(PRIOR):.2f}x -> {math.exp(PRIOR + 0.05):.2f}x" in wide[1]
-    assert f"+ both under {STATE}: expected 1.49x" in found.optimizations
+    assert f"listed at {math.exp(PRIOR):.2f}x -> {math.exp(PRIOR + 0.05):.2f}x" in wide[1]
+    listed = "listed at 1.49x (before any try 1.22x is forecast)"
+    assert f"+ both under {STATE}: {listed}" in found.optimizations
     assert found.deprecations == ("+ deprecated: fast_math in elementwise by builtin",)
     assert found.lessons == (f"+ lesson: {LESSON.text}",)
     assert difference(knowledge.snapshot(), knowledge.snapshot(first), "simulated").lessons == (

@@ -1,0 +1,55 @@
+"""Whether an entry that comes from elsewhere is what its id says.
+
+Bases are joined by id: an entry whose content was changed under its id would be taken for the one
+that it is not, and two bases that took over the one and the other would never agree again.
+
+What ids leave out cannot be checked: of evidence and kernels the wall time, of rows that were
+overturned the reason, of states all but what they are bound by and where they lie (a model may
+name them). Nor can what a lesson or an edit cites: an export without evidence has none of it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ....harness.errors import UserError
+from ....harness.records.identity import sha256_of_json
+from ...records.states import PerformanceState
+from ..journal import Entry, Journal
+from ..kernels import KnownKernel, TaskSeen
+from ..snapshots.contents import KINDS
+from ..snapshots.edits import WrittenEdit
+from ..states.matching import found_id
+
+
+def check_ids(journal: Journal) -> None:
+    """Check every entry of a journal against its id.
+
+    Raises:
+        UserError: one is not what its id says, or of a kind that is not known here.
+    """
+    for entry in journal.entries():
+        which = f"entry {entry.sequence} ({entry.kind[:40]})"
+        if entry.kind not in KINDS:
+            raise UserError(f"{which} is of a kind that this program does not know")
+        if entry.id not in _ids(journal, entry):
+            said = f"its content is not what its id {entry.id[:12]} says"
+            raise UserError(f"{which} is damaged: {said}")
+
+
+def _ids(journal: Journal, entry: Entry) -> set[str]:
+    """Return the ids that an entry's content may have."""
+    record = journal.read(KINDS[entry.kind], entry)
+    if isinstance(record, PerformanceState):
+        return {found_id(record.primary, record.secondary, record.centroid)}
+    if isinstance(record, WrittenEdit):
+        return {record.edit.id}
+    named: Any = record
+    ids = {str(named.id)}
+    if isinstance(record, TaskSeen | KnownKernel):
+        # Theirs are of all fields: what a version wrote that had fewer is known by those.
+        stored = json.loads(entry.body)
+        stored.pop("created", None)
+        ids.add(sha256_of_json([entry.kind, stored]))
+    return ids
