@@ -18,7 +18,7 @@ VIEWS = frozenset(
      "reshape", "flatten", "unflatten", "view_as", "reshape_as", "ravel", "_unsafe_view",
      "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to", "broadcast_tensors", "select",
      "slice", "narrow", "split", "split_with_sizes", "chunk", "tensor_split", "unbind", "unfold",
-     "diagonal", "detach", "alias", "getitem", "contiguous")
+     "diagonal", "detach", "alias", "getitem", "contiguous", "as_strided")
 )  # fmt: skip
 """Operations whose results share memory with their first argument, where they need no copy."""
 
