@@ -93,6 +93,7 @@ async def test_what_is_written_by_others_fits_into_what_is_generated(tmp_path: P
     [
         (node("far", "aten.repeat_interleave.self_Tensor", [ref("x"), ref("y")], (64, 32)),
          "by a tensor"),
+        (node("far", "aten.mv.default", [ref("x"), None], (64,)), "--mode eval"),
         (node("far", "aten.special_i1.default", [ref("x")], (64, 32)), ""),
         (node("far", "aten.special_zeta.default", [ref("x"), 2.0], (64, 32)), ""),
     ],
