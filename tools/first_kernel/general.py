@@ -36,6 +36,7 @@ from .operators import (
 )
 from .program.arrays import Array, Storage, expanded, whole
 from .program.calls import VIEWS, Call, Number, Reference, calls_of, names_of
+from .program.layouts import in_order
 from .program.sizes import Sizes, count, shapes_of
 from .program.values import CannotWrite, Dim, IsRandom
 
@@ -123,6 +124,7 @@ class _Lowering:
         self._uses: Counter[str] = Counter()
         self._last: dict[str, int] = defaultdict(int)
         """Position of the last operation that reads a value by this name."""
+        self._in_order = in_order(calls, self.values, OPERANDS.__contains__)
         self._roots: dict[str, str] = {}
         for position, call in enumerate(calls):
             names = set(_names_in([call.args, call.kwargs]))
@@ -203,6 +205,11 @@ class _Lowering:
             return self._copied(call, self._resolved(call.args[1]))
         resolved = self._with_values(call)
         base = call.base
+        if base == "as_strided" and not self._is_where_pytorch_has_it(call.args[0]):
+            raise CannotWrite(
+                f"{call.where} of a value that may lie in memory in another order is not written: "
+                "give it what contiguous() returns"
+            )
         if base == "getitem":
             found = resolved.args[0][resolved.args[1]]
             return found.make() if isinstance(found, sums.Later) else found
@@ -217,6 +224,16 @@ class _Lowering:
         if base in ("to", "type_as") or base not in OPERANDS or base in OPERATORS:
             return OPERATORS[base](write, resolved)
         return self._elementwise(resolved, base)
+
+    def _is_where_pytorch_has_it(self, argument: Reference) -> bool:
+        value, name = self.values.get(argument.name), argument.name
+        if isinstance(value, Lazy):
+            return name in self._in_order
+        if not isinstance(value, Array):
+            return False
+        # A copy that PyTorch makes of part of a tensor is a view for us: it has another name.
+        given = value.storage.external and value.storage.name == self._root(name)
+        return given or (value.is_whole and name in self._in_order)
 
     def _with_values(self, call: Call) -> Call:
         return replace(

@@ -6,6 +6,7 @@ device and at all dimensions.
 
 from __future__ import annotations
 
+import math
 import resource
 import signal
 import time
@@ -160,16 +161,28 @@ def read_and_written(reference: Reference) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def _matters(reference: Reference, name: str, answers: list[torch.Tensor]) -> bool:
-    """Say whether other values of a buffer make other answers."""
-    instance = reference.instance(0)
-    buffer = instance.buffers[name]
-    with torch.no_grad():
-        buffer.copy_(~buffer if buffer.dtype is torch.bool else buffer.abs() + 3)
-    try:
-        changed = reference.outputs(instance.model, instance.arguments)
-    except ReferenceFault:
-        return True
-    return len(changed) != len(answers) or not all(map(same, answers, changed))
+    """Say whether other values of a buffer make other answers.
+
+    What is computed with may be of no consequence by chance: positions of maxima stay where all
+    else is scaled. No number shows it, NaN does.
+    """
+    for number in (None, math.nan):
+        instance = reference.instance(0)
+        buffer = instance.buffers[name]
+        if number is not None and not buffer.is_floating_point():
+            continue
+        with torch.no_grad():
+            if number is not None:
+                buffer.fill_(number)
+            else:
+                buffer.copy_(~buffer if buffer.dtype is torch.bool else buffer.abs() + 3)
+        try:
+            changed = reference.outputs(instance.model, instance.arguments)
+        except ReferenceFault:
+            return True
+        if len(changed) != len(answers) or not all(map(same, answers, changed)):
+            return True
+    return False
 
 
 class _Touched(TorchDispatchMode):  # type: ignore[misc]

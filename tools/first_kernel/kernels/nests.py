@@ -148,7 +148,9 @@ class Writing:
         """Return a value as an array; an elementwise one is computed by a kernel."""
         if value is None:
             raise CannotWrite(
-                f"{self.title} reads what launch is not given, since no answer depends on it"
+                f"{self.title} reads what launch is not given, since no answer depends on it: read "
+                "the reference with --mode eval where forward() changes that in training alone, or "
+                "take it out of forward()"
             )
         if isinstance(value, Array):
             return value

@@ -180,6 +180,15 @@ def _unbind(write: Writing, call: Call) -> Results:
     )
 
 
+def _as_strided(write: Writing, call: Call) -> Value:
+    """Another view of all memory that a value lies in; the caller knows that PyTorch's is alike."""
+    array = write.array(call.args[0], call.name)
+    given = call.get(3, "storage_offset")
+    strides = tuple(as_dim(each) for each in call.args[2])
+    start = array.offset if given is None else as_dim(given)
+    return replace(array, dims=shape_of(call), strides=strides, offset=start)
+
+
 def _flip(write: Writing, call: Call) -> Value:
     array = write.array(call.args[0], call.name)
     for axis in call.axes(1, "dims", len(array.dims)):
@@ -427,7 +436,8 @@ OPERATORS = {
     "broadcast_to": _expand, "broadcast_tensors": _broadcast_tensors, "select": _select,
     "slice": _slice, "narrow": _narrow, "split": _split, "split_with_sizes": _split,
     "chunk": _split, "tensor_split": _split, "unbind": _unbind, "flip": _flip,
-    "unfold": _unfold, "diagonal": _diagonal, "diag": _diag, "diag_embed": _diag,
+    "unfold": _unfold, "as_strided": _as_strided,
+    "diagonal": _diagonal, "diag": _diag, "diag_embed": _diag,
     "cat": _cat, "concat": _cat, "stack": _stack, "repeat": _repeat, "tile": _repeat,
     "repeat_interleave": _repeat_interleave, "roll": _roll, "pad": _pad,
     "constant_pad_nd": _pad, "tril": _triangle, "triu": _triangle,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -93,24 +95,21 @@ def _dot(write: Writing, call: Call) -> Value:
 
 
 def _einsum(write: Writing, call: Call) -> Value:
-    equation, values = call.args[0].replace(" ", ""), call.args[1]
-    if "." in equation:
-        raise CannotWrite(f"{call.where} with an ellipsis is not written")
-    inputs, _, output = equation.partition("->")
-    terms = inputs.split(",")
-    letters = list(dict.fromkeys("".join(terms)))
-    if "->" not in equation:
-        output = "".join(sorted(each for each in letters if inputs.count(each) == 1))
+    arrays = [write.array(value) for value in call.args[1]]
+    terms, output = spelled_out(call.args[0], [len(each.dims) for each in arrays])
     sizes: dict[str, Dim] = {}
     views: list[tuple[str, Array]] = []
-    for term, value in zip(terms, values, strict=True):
-        array = write.array(value)
+    for term, array in zip(terms, arrays, strict=True):
         for letter, dim in zip(term, array.dims, strict=True):
-            sizes.setdefault(letter, dim)
+            # An axis of 1 is repeated along that of others.
+            if letter not in sizes or sizes[letter].is_one:
+                sizes[letter] = dim
+    for term, array in zip(terms, arrays, strict=True):
         strides = dict.fromkeys(term, ZERO)
         for letter, stride in zip(term, array.strides, strict=True):
             strides[letter] = plus(strides[letter], stride)
-        dims = tuple(sizes[each] for each in strides)
+        own = dict(zip(term, array.dims, strict=True))
+        dims = tuple(own[each] for each in strides)
         views.append(("".join(strides),
                       replace(array, dims=dims, strides=tuple(strides.values()))))  # fmt: skip
     while len(views) > 2:
@@ -120,6 +119,26 @@ def _einsum(write: Writing, call: Call) -> Value:
         kept = "".join(each for each in dict.fromkeys(first[0] + second[0]) if each in wanted)
         views = [(kept, write.array(_contracted(write, call, [first, second], kept, sizes))), *rest]
     return _contracted(write, call, views, output, sizes)
+
+
+def spelled_out(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Return a term for each operand, and that of the result, without an ellipsis.
+
+    It stands for the axes that have no letter: those of all operands are aligned at the right.
+    """
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    counts = Counter(inputs)
+    widths = [rank - len(term.replace("...", "")) if "..." in term else 0
+              for rank, term in zip(ranks, terms, strict=True)]  # fmt: skip
+    unused = [each for each in string.ascii_letters if each not in equation]
+    axes = "".join(unused[: max(widths)])
+    if not arrow:
+        once = [each for each in sorted(counts) if counts[each] == 1 and each.isalpha()]
+        output = f"...{''.join(once)}"
+    terms = [term.replace("...", axes[len(axes) - width :])
+             for term, width in zip(terms, widths, strict=True)]  # fmt: skip
+    return terms, output.replace("...", axes)
 
 
 def _contracted(

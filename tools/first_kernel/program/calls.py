@@ -9,6 +9,7 @@ from typing import Any
 from ....harness.records.programs import Program, ProgramNode
 from ....harness.records.tasks import Task
 from .pointwise import number
+from .running import with_running
 from .sizes import ZERO, Sizes, as_dim, slid, times
 from .values import ONE, CannotWrite, Dims
 
@@ -17,7 +18,7 @@ VIEWS = frozenset(
      "reshape", "flatten", "unflatten", "view_as", "reshape_as", "ravel", "_unsafe_view",
      "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to", "broadcast_tensors", "select",
      "slice", "narrow", "split", "split_with_sizes", "chunk", "tensor_split", "unbind", "unfold",
-     "diagonal", "detach", "alias", "getitem", "contiguous")
+     "diagonal", "detach", "alias", "getitem", "contiguous", "as_strided")
 )  # fmt: skip
 """Operations whose results share memory with their first argument, where they need no copy."""
 
@@ -117,10 +118,11 @@ def names_of(task: Task) -> list[Call]:
     """
     if task.program is None:
         raise CannotWrite(f"torch.export could not trace the reference: {task.program_failure}")
-    needed = _needed(task.program)
+    program = with_running(task.program, task.full.tensors)
+    needed = _needed(program)
     return [
         Call(node.name, node.op, (), {}, None, node.dtype, node.line)
-        for node in task.program.nodes if node.name in needed
+        for node in program.nodes if node.name in needed
     ]  # fmt: skip
 
 
@@ -137,11 +139,14 @@ def calls_of(task: Task, sizes: Sizes, beside: Sequence[Task] = ()) -> list[Call
     """
     if task.program is None:
         raise CannotWrite(f"torch.export could not trace the reference: {task.program_failure}")
-    nodes = task.program.nodes
-    others = [_small_program(each).nodes for each in (task, *beside)]
+    program = with_running(task.program, task.full.tensors)
+    nodes = program.nodes
+    others = [
+        with_running(_small_program(each), task.full.tensors).nodes for each in (task, *beside)
+    ]
     renamed = {theirs.name: ours.name
                for each in others for ours, theirs in zip(nodes, each, strict=True)}  # fmt: skip
-    needed = _needed(task.program)
+    needed = _needed(program)
     tensors = [each.tensors for each in (task.full, *(each.verify for each in (task, *beside)))]
     shapes = {
         first.name: sizes.dims(first.shape, *(each.shape for each in rest))

@@ -20,6 +20,17 @@ def test_buffers_that_forward_changes_are_unread_where_they_make_no_difference()
     assert read_and_written(made) == (("mean", "variance"), ("mean", "variance", "count"))
 
 
+def test_a_buffer_that_is_computed_with_is_read_though_its_size_makes_no_difference() -> None:
+    """Where the largest of a row is stays, whatever the row is divided by."""
+    made = reference(
+        "(x / (self.norm.mul_(2) + self.unused.add_(1) * 0)).argmax(-1)",
+        init="; ".join(
+            f"self.register_buffer('{name}', torch.ones(1))" for name in ("norm", "unused")
+        ),
+    )
+    assert read_and_written(made) == ((), ("norm", "unused"))
+
+
 @pytest.mark.parametrize(("inputs", "told"), [("torch.randint(9, (N,))", [True]), (X, [])])
 def test_it_is_told_before_integers_are_drawn(inputs: str, told: list[bool]) -> None:
     calls: list[bool] = []
