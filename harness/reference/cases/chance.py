@@ -2,15 +2,18 @@
 
 A few labels rise as they are drawn, and sixteen rows of thousands hardly ever repeat. Cases keep
 what of an input's structure the task may be about, and this is not: a kernel that adds to one row
-twice must do so rightly, though no row is there twice in most draws.
+twice must do so rightly, though no row is there twice in most draws. But where forward() stores by
+indices, and does not add, PyTorch does not say what stays of two that are equal: no draw is freer.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...records.variations import Variation
 from ..drawing.structure import is_distinct, is_sorted
@@ -21,6 +24,12 @@ CHANCE = 1e-3
 to the task."""
 MOST_DRAWS = 64
 """Of the inputs under other seeds."""
+STORING = {
+    "index_copy": 3, "scatter": 3, "put": 2, "index_put": 2, "_unsafe_index_put": 2,
+    "_index_put_impl": 2,
+}  # fmt: skip
+"""Operations that store by indices, unless they are told to accumulate or to reduce, and at which
+place what they store is given."""
 
 
 def with_chance(reference: Reference, variation: Variation) -> Variation:
@@ -38,10 +47,39 @@ def with_chance(reference: Reference, variation: Variation) -> Variation:
         if own.shape[-1] > 2 and _rises(own) >= CHANCE
     }  # fmt: skip
     whole = {name: own for name, own in inputs.items() if not own.is_floating_point()}
+    if whole and _stores(reference):
+        whole = {}
     return variation.model_copy(update={
         "unsorted": _without(reference, short, is_sorted, _rises),
         "repeating": _without(reference, whole, is_distinct, _differs),
     })  # fmt: skip
+
+
+def _stores(reference: Reference) -> bool:
+    """Say whether forward() stores by indices. Raises ReferenceFault."""
+    instance = reference.instance(0)
+    with _Stores() as seen:
+        reference.outputs(instance.model, instance.arguments)
+    return bool(seen.any)
+
+
+class _Stores(TorchDispatchMode):  # type: ignore[misc]
+    """Notes whether anything is stored by indices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.any: bool = False
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        named = kwargs or {}
+        place = STORING.get(str(function.overloadpacket.__name__).removesuffix("_"))
+        adds = named.get("accumulate", args[3] if place == 2 and len(args) > 3 else False)
+        if place and place < len(args) and not adds and "reduce" not in named:
+            stored = args[place]  # A single number is the same from all.
+            self.any |= isinstance(stored, torch.Tensor) and stored.numel() > 1
+        return function(*args, **named)
 
 
 def _without(

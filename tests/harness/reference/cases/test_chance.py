@@ -85,3 +85,24 @@ def test_what_repeats_under_another_seed_may_be_claimed_and_what_never_does_may_
     made = added("torch.randperm(512)[:16]")
     with pytest.raises(NotAnInput, match="in an order that is part of the task"):
         claimed_instance(made, explore(made), twice)
+
+
+@pytest.mark.parametrize(
+    ("body", "repeating"),
+    [
+        ("torch.zeros(512, 4).index_copy(0, w, x)", ()),
+        ("torch.zeros(512, 4).index_put((w,), x)", ()),
+        ("torch.zeros(512, 4).scatter(0, w[:, None].expand(16, 4), x)", ()),
+        ("torch.zeros(512, 4).index_put((w,), x, accumulate=True)", ("w",)),
+        ("torch.zeros(512, 4).scatter_add(0, w[:, None].expand(16, 4), x)", ("w",)),
+        ("torch.zeros(512, 4).scatter_reduce(0, w[:, None].expand(16, 4), x, 'amax')", ("w",)),
+        ("torch.zeros(512).scatter(0, w, 2.0)", ("w",)),
+        ("torch.zeros(512).index_fill(0, w, 2.0)", ("w",)),
+        ("x.repeat(32, 1)[w]", ("w",)),
+    ],
+)
+def test_indices_that_something_is_stored_by_are_drawn_no_freer(
+    body: str, repeating: tuple[str, ...]
+) -> None:
+    made = reference(body, "torch.randn(16, 4), torch.randint(0, 512, (16,))", "x, w")
+    assert explore(made).repeating == repeating
