@@ -8,6 +8,7 @@ from typing import Any
 
 from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.programs import Program, ProgramNode
 from kernelblaster.harness.records.tasks import Task, TaskVariant
 from kernelblaster.harness.records.tensors import TensorSpec
@@ -127,3 +128,15 @@ def reference(folder: Path, name: str, body: str, constants: str) -> Path:
 async def verified(device: SimulatedDevice, made: Task, source: str) -> StageResult:
     """Run the source on the simulated device, with all checks, against PyTorch."""
     return await device.verify(made, source)
+
+
+async def written_and_verified(made: Task) -> None:
+    """Require that the first kernel of a loaded task is written, and right on a simulated GPU."""
+    written = write_initial_cuda(made)
+    assert isinstance(written, InitialKernel), written
+    device = SimulatedDevice("H100")
+    try:
+        result = await verified(device, made, written.source)
+        assert result.outcome is Outcome.PASSED, result.reason
+    finally:
+        device.close()

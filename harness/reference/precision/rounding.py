@@ -123,7 +123,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
         answer = function(*args, **(kwargs or {}))
         self.places |= function in UNPROMISED
         self.rounds |= rounds(function, args, kwargs or {})
-        self.compares |= compares(function, args) or ranks(function, args, kwargs or {})
+        self.compares |= compares(function, args) or ranks(function, args)
         count = _TERMS.get(function.overloadpacket) or _TERMS_OF_NORMS.get(function.overloadpacket)
         if count is not None:
             first = answer if isinstance(answer, torch.Tensor) else answer[0]

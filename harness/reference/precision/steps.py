@@ -102,15 +102,12 @@ def compares(function: Any, args: Sequence[Any]) -> bool:
     return any(_is_floating(args[place]) for place in places if place < len(args))
 
 
-def ranks(function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
+def ranks(function: Any, args: Sequence[Any]) -> bool:
     """Say whether an operation answers with the places of floating numbers in an order."""
     name = _name(function)
     if name not in RANKED or not _is_floating(args[0]) or not args[0].dim():
         return False
-    alone = name in ("max", "min") and not (
-        isinstance(_axis(function, args, named), int) and function._overloadname == "dim"
-    )
-    return not alone
+    return name not in ("max", "min") or function._overloadname == "dim"
 
 
 def _axis(function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> int | None:
@@ -211,7 +208,7 @@ class _Types(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
-        ranked = ranks(function, args, named)
+        ranked = ranks(function, args)
         self.ranked |= ranked
         if ranked or rounds(function, args, named) or compares(function, args):
             given = next((each.dtype for each in args if _is_floating(each)), torch.float32)
@@ -264,7 +261,7 @@ class _Moved(TorchDispatchMode):  # type: ignore[misc]
         if compares(function, args):
             dtype = next(self._dtypes, torch.float32)
             return self._with_one_moved(function, args, named, COMPARED[_name(function)], dtype)
-        if ranks(function, args, named):
+        if ranks(function, args):
             return self._ranked(function, args, named, next(self._dtypes, torch.float32))
         return function(*args, **named)
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builtin_support import node, ref, reference, task, verified
+from builtin_support import node, ref, reference, task, written_and_verified
 
-from kernelblaster.harness.devices.simulated.device import SimulatedDevice
-from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.writer import (
-    InitialKernel,
     NotWritten,
     write_initial_cuda,
 )
@@ -37,14 +34,7 @@ def get_inputs():
 
 async def test_strided_views_are_what_pytorch_says(tmp_path: Path) -> None:
     made = await load_task(reference(tmp_path, "strided", STRIDED, "N, W = 48, 64"))
-    written = write_initial_cuda(made)
-    assert isinstance(written, InitialKernel), written
-    device = SimulatedDevice("H100")
-    try:
-        result = await verified(device, made, written.source)
-        assert result.outcome is Outcome.PASSED, result.reason
-    finally:
-        device.close()
+    await written_and_verified(made)
 
 
 @pytest.mark.parametrize("operation", ["aten.exp.default", "aten.clone.default"])

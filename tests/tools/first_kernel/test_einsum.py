@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builtin_support import reference, verified
+from builtin_support import reference, written_and_verified
 
-from kernelblaster.harness.devices.simulated.device import SimulatedDevice
-from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.operators.products import spelled_out
-from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 
 ELLIPSES = """\
 class Model(nn.Module):
@@ -51,11 +48,4 @@ def test_an_ellipsis_becomes_letters_that_are_not_in_use(
 
 async def test_ellipses_compute_what_pytorch_does(tmp_path: Path) -> None:
     made = await load_task(reference(tmp_path, "ellipses", ELLIPSES, "N, L, D = 8, 10, 12"))
-    written = write_initial_cuda(made)
-    assert isinstance(written, InitialKernel), written
-    device = SimulatedDevice("H100")
-    try:
-        result = await verified(device, made, written.source)
-        assert result.outcome is Outcome.PASSED, result.reason
-    finally:
-        device.close()
+    await written_and_verified(made)

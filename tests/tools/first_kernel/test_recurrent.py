@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builtin_support import reference, verified
+from builtin_support import reference, written_and_verified
 
-from kernelblaster.harness.devices.simulated.device import SimulatedDevice
-from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.loading import load_task
-from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 
 PROJECTED = """\
 class Model(nn.Module):
@@ -38,11 +35,4 @@ def get_inputs():
 async def test_an_lstm_with_a_projection(tmp_path: Path, sizes: str) -> None:
     """Its hidden state is narrower than its cell; without one nothing changes."""
     made = await load_task(reference(tmp_path, "projected", PROJECTED, f"N, L = 4, 11\n{sizes}"))
-    written = write_initial_cuda(made)
-    assert isinstance(written, InitialKernel), written
-    device = SimulatedDevice("H100")
-    try:
-        result = await verified(device, made, written.source)
-        assert result.outcome is Outcome.PASSED, result.reason
-    finally:
-        device.close()
+    await written_and_verified(made)

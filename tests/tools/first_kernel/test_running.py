@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builtin_support import node, ref, reference, task, verified
+from builtin_support import node, ref, reference, task, written_and_verified
 
-from kernelblaster.harness.devices.simulated.device import SimulatedDevice
-from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.programs import Program
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.program.calls import names_of
 from kernelblaster.tools.first_kernel.program.running import with_running
-from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 
 READ_LATER = """\
 class Model(nn.Module):
@@ -62,14 +59,7 @@ async def test_running_buffers_are_read_as_the_norm_leaves_them(
     tmp_path: Path, body: str, constants: str
 ) -> None:
     made = await load_task(reference(tmp_path, "running", body, constants))
-    written = write_initial_cuda(made)
-    assert isinstance(written, InitialKernel), written
-    device = SimulatedDevice("H100")
-    try:
-        result = await verified(device, made, written.source)
-        assert result.outcome is Outcome.PASSED, result.reason
-    finally:
-        device.close()
+    await written_and_verified(made)
 
 
 @pytest.mark.parametrize(("training", "more"), [(True, 4), (False, 0)])

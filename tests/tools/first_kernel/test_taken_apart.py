@@ -5,17 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builtin_support import reference, verified
+from builtin_support import reference, written_and_verified
 
-from kernelblaster.harness.devices.simulated.device import SimulatedDevice
-from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.reference.exported.taken_apart import WHOLE
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.general import OPERATORS
 from kernelblaster.tools.first_kernel.kernels.elementwise import OPERANDS
 from kernelblaster.tools.first_kernel.writer import (
-    InitialKernel,
     NotWritten,
     write_initial_cuda,
 )
@@ -96,10 +93,7 @@ def test_what_stays_whole_is_what_kernels_are_written_for() -> None:
 @pytest.mark.seldom
 async def test_what_is_taken_apart_computes_what_pytorch_does(tmp_path: Path) -> None:
     made = await load_task(reference(tmp_path, "many", MANY, "N, C, W = 64, 12, 33"))
-    written = write_initial_cuda(made)
-    assert isinstance(written, InitialKernel), written
-    result = await verified(SimulatedDevice("H100"), made, written.source)
-    assert result.outcome is Outcome.PASSED, result.reason
+    await written_and_verified(made)
 
 
 async def test_what_cannot_be_taken_apart_keeps_its_name_and_line(tmp_path: Path) -> None:
