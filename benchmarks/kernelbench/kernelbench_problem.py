@@ -78,6 +78,8 @@ def main() -> None:
         )
         try:
             problem.cover(asked, device)
+        except UserError as error:
+            problem.row["reason"] = str(error)
         except Exception as error:
             problem.row["reason"] = f"a fault of ours: {type(error).__name__}: {error}"
         problem.tell("done")

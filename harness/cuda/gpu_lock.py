@@ -27,6 +27,8 @@ much, in double precision, and several do so side by side; who finds no room amo
 again, alone."""
 HELD_PART = 1 / 64
 """Who has larger tensors keeps none of them on the GPU while nothing is asked of him."""
+DOUBLE_PART = 1 / 8
+"""Who has larger tensors does without double precision where memory does not suffice for it."""
 PATIENCE_SECONDS = 10.0
 """How long who shares lets all pass that want to be alone; then he takes his turn among them. A
 profile, the longest of what is alone, has a GPU for four to nine seconds where many use it."""

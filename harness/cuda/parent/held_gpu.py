@@ -27,6 +27,10 @@ RUNS_A_CANDIDATE = ("verify", "measure")
 """Requests whose answers a candidate's kernels may have had a hand in."""
 TIMES = ("measure",)
 """Requests that nobody may disturb."""
+BESIDE_IT = (
+    "the GPU's memory does not suffice beside this candidate (its workspace, device variables, "
+    "stacks): what verifying and timing it take fits without it"
+)
 
 Kind = TypeVar("Kind", VerifyAnswer, MeasureAnswer, InputsAnswer, NoAnswer)
 
@@ -82,7 +86,11 @@ class HeldGpu:
             if about.crowded and (about.out_of_memory or _found_no_room(answer)):
                 raise _Crowded
             if about.out_of_memory and about.candidate_loaded:
-                return self._blamed_for_memory(body)
+                self._require_room(body)
+                # Others, who know nothing of the lock, may have had that memory until now.
+                about, answer = self._request(body, True, kind, alone)
+                if about.out_of_memory and about.candidate_loaded:
+                    return _failure(Outcome.CRASHED, BESIDE_IT)
         except WorkerTimedOut as error:
             if error.crowded:
                 raise _Crowded from error
@@ -133,10 +141,10 @@ class HeldGpu:
         missing = "; ".join(dict.fromkeys(words))
         return {"isolation_missing": missing} if missing else {}
 
-    def _blamed_for_memory(self, body: dict[str, Any]) -> StageResult:
-        """Return the failure of a candidate beside which the trusted work finds no memory.
+    def _require_room(self, body: dict[str, Any]) -> None:
+        """Have the trusted work done without the candidate beside which it found no memory.
 
-        Raises UserError where that work does not fit alone either; WorkerEnded.
+        Raises UserError where that does not fit either; WorkerEnded.
         """
         rehearsal = {"op": "rehearse", "of": body["op"], "task": body["task"]}
         request = self.worker.request(rehearsal, **self._limits, fresh=True, alone=True)
@@ -144,11 +152,6 @@ class HeldGpu:
         words = alone.task_error or alone.worker_error
         if words:
             raise UserError(f"{body['task']['path']}: {words}")
-        return _failure(
-            Outcome.CRASHED,
-            "the GPU's memory does not suffice beside this candidate (its workspace, device "
-            "variables, stacks): what verifying and timing it take fits without it",
-        )
 
     def _request(
         self, body: dict[str, Any], fresh: bool, kind: type[Kind], alone: bool

@@ -114,7 +114,7 @@ class Worker:
         """Return the answer to a request; whatever goes wrong is in it."""
         import torch
 
-        from ...reference.loading.model import ReferenceFault
+        from ...reference.loading.model import ReferenceFault, causes
 
         reached: set[str] = set()
 
@@ -128,9 +128,11 @@ class Worker:
             reach("reference")
             answer = self._serve(request, reach)
         except ReferenceFault as fault:
-            answer = self._too_large(fault.__cause__) or {"task_error": str(fault)}
-        except torch.OutOfMemoryError as error:
-            answer = self._too_large(error) or {}
+            answer = {"task_error": str(fault)}
+            if any(isinstance(each, torch.OutOfMemoryError) for each in causes(fault)):
+                answer = self._too_large()
+        except torch.OutOfMemoryError:
+            answer = self._too_large()
         except Exception as error:  # a fault of the harness itself: told, not hidden
             traceback.print_exc()
             answer = {"worker_error": _one_line(error)}
@@ -188,6 +190,7 @@ class Worker:
 
     def _context(self, described: dict[str, Any]) -> TaskContext:
         from ...records.tasks import Task
+        from ..gpu_lock import DOUBLE_PART, leaves_room
         from .kept import Kept
         from .task_context import TaskContext
 
@@ -195,7 +198,11 @@ class Worker:
         context = self._tasks.pop(task.id, None)
         if context is None:
             kept = Kept(self.kept, task, self.machine.name) if self.kept else None
-            context = TaskContext(task, str(self.machine.device), kept)
+            memory = self.machine.properties.total_memory
+            context = TaskContext(
+                task, str(self.machine.device), kept,
+                double_is_dispensable=not leaves_room(task.full.tensors, memory, DOUBLE_PART),
+            )  # fmt: skip
         self._tasks[task.id] = context
         while len(self._tasks) > TASKS_KEPT:
             self._forget(next(iter(self._tasks)))
@@ -217,15 +224,11 @@ class Worker:
         del self._tasks[task]
         forget_inputs(task, self.scratch)
 
-    def _too_large(self, error: BaseException | None) -> dict[str, Any] | None:
+    def _too_large(self) -> dict[str, Any]:
         """Return the answer for a task that the GPU's memory cannot hold, and let go of all.
 
         `out_of_memory` tells the parent that a candidate may have taken that memory.
         """
-        import torch
-
-        if not isinstance(error, torch.OutOfMemoryError):
-            return None
         for task in list(self._tasks):
             self._forget(task)
         total = self.machine.properties.total_memory

@@ -53,15 +53,21 @@ class TaskContext:
 
     Args:
         kept: what earlier workers found out about the task; None where nothing is to be kept.
+        double_is_dispensable: whether the task is so large that its answers may not fit the device
+            in double precision, and tolerances do without.
     """
 
-    def __init__(self, task: Task, device: str, kept: Kept | None = None) -> None:
+    def __init__(
+        self, task: Task, device: str, kept: Kept | None = None, *,
+        double_is_dispensable: bool = False,
+    ) -> None:  # fmt: skip
         self.task = task
         self.kept = kept
         self.tensors = task.full.tensors
         self.reference = Reference(
-            task.source, task.path, task.full.dimensions, device, task.reading
-        )
+            task.source, task.path, task.full.dimensions, device, task.reading,
+            double_is_dispensable=double_is_dispensable,
+        )  # fmt: skip
         self.degenerate = ""
         """A wrong answer that every case accepts; empty where there is none."""
         self.weak_to = ""

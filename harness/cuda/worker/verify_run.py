@@ -236,8 +236,11 @@ class _Verification:
             "precision_ratio": min(self._ratio, LARGEST_REAL),
             "precision_cases": self._exact_cases,
         }
-        relied = {"relies_on": ", ".join(self._relied)} if self._relied else {}
-        return found | limits_of_task(context.task, context.weak_to, context.degenerate) | relied
+        if self._relied:
+            found["relies_on"] = ", ".join(self._relied)
+        if context.reference.lacked_memory_for_double:
+            found["without_double"] = "the GPU's memory does not suffice for it"
+        return found | limits_of_task(context.task, context.weak_to, context.degenerate)
 
     def _judge(self, plan: CasePlan, instance: Instance, results: list[list[torch.Tensor]]) -> None:
         # The answers are computed only now: while a candidate runs, they are nowhere to be read.

@@ -64,7 +64,17 @@ class ReferenceFault(Exception):
 def lacks_memory(error: BaseException) -> bool:
     """Say whether memory that could not be had is the reason: another time there may be more."""
     words = ("allocate memory", "out of memory")
-    return isinstance(error.__cause__ or error, MemoryError) or any(w in str(error) for w in words)
+    kinds = (MemoryError, torch.OutOfMemoryError)
+    return any(isinstance(each, kinds) for each in causes(error)) or any(
+        each in str(error) for each in words
+    )
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what it was raised from, down to the first of all."""
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 @dataclass(frozen=True)
@@ -100,16 +110,21 @@ class Reference:
         dimensions: Mapping[str, int],
         device: str = "cpu",
         reading: Reading = AS_WRITTEN,
+        double_is_dispensable: bool = False,
     ) -> None:
         """Execute the file at other sizes. Raises ReferenceFault.
 
         With another `device` models and inputs are made on it; what the file insists on making
-        elsewhere is moved there. `reading` says what else is asked of the model.
+        elsewhere is moved there. `reading` says what else is asked of the model. Where double
+        precision is dispensable, nothing is known in it for which memory is short.
         """
         self.path = path
         self.reading = reading
         self.device = torch.device(device)
         self.surroundings = Surroundings(path, source, self.device)
+        self.double_is_dispensable = double_is_dispensable
+        self.lacked_memory_for_double = False
+        """Whether an answer was done without in double precision, for want of memory."""
         self._may_draw = may_draw(source)
         tree = with_dimensions(ast.parse(source, path), dimensions)
         module = types.ModuleType("kernelblaster_reference")
@@ -138,7 +153,7 @@ class Reference:
             with torch.device(self.device):
                 model, arguments = self._made(seed)
         except ReferenceFault as fault:
-            if isinstance(fault.__cause__, torch.OutOfMemoryError):
+            if any(isinstance(each, torch.OutOfMemoryError) for each in causes(fault)):
                 raise
             # Some files insist on the CPU, for example by a random generator of their own.
             model, arguments = self._made(seed)

@@ -188,15 +188,23 @@ FITS = {"broken": False, "candidate_loaded": False}
 async def test_a_candidate_that_takes_the_references_memory_is_blamed(
     device: Callable[..., CudaDevice], task: Task
 ) -> None:
-    made = device(FULL, FULL, FITS)
+    made = device(FULL, FULL, FITS, FULL)
     result = await made.verify(task, kernels.SCALE)
     assert result.outcome is Outcome.CRASHED and "memory does not suffice beside" in result.reason
     worker: Any = made.workers[0]
-    assert worker.fresh == [False, True, True]
-    assert [request["op"] for request in worker.requests] == ["verify", "verify", "rehearse"]
+    assert worker.fresh == [False, True, True, True]
+    asked = [request["op"] for request in worker.requests]
+    assert asked == ["verify", "verify", "rehearse", "verify"]
     assert worker.requests[2]["of"] == "verify" and "library" not in worker.requests[2]
-    measured = await device(FULL, FULL, FITS).profile(task, kernels.SCALE)
+    measured = await device(FULL, FULL, FITS, FULL).profile(task, kernels.SCALE)
     assert measured.stage.outcome is Outcome.CRASHED and measured.timing is None
+
+
+async def test_a_candidate_is_not_blamed_for_memory_that_others_had(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    result = await device(FULL, FULL, FITS, RIGHT).verify(task, kernels.SCALE)
+    assert result.outcome is Outcome.PASSED
 
 
 @pytest.mark.parametrize(

@@ -473,6 +473,32 @@ def test_memory_that_does_not_suffice_is_told_apart_and_everything_let_go(
     assert not any(Path(path).exists() for path in inputs.values())
 
 
+DOUBLES = "(_ for _ in ()).throw(torch.OutOfMemoryError('none left'))"
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_only_a_large_task_does_without_double_precision_where_memory_is_short(
+    machine: HostMachine, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    served: Any = machine
+    if large:
+        monkeypatch.setattr("kernelblaster.harness.cuda.gpu_lock.DOUBLE_PART", 0.0)
+    source = task.source.replace(
+        "return x * 2.0 + 1.0",
+        f"return {DOUBLES} if x.dtype is torch.float64 else x * 2.0 + 1.0",
+    )
+    hungry = task.model_copy(update={"source": source, "reference_sha256": "2" * 64})
+    properties = type("Properties", (), {"total_memory": 141 << 30})
+    monkeypatch.setattr(machine, "properties", properties)
+    worker = Worker(served, tmp_path)
+    answer = worker.serve(requests(hungry, compile_c(SCALE, tmp_path))["verify"], lambda name: None)
+    if large:
+        assert not answer["mismatches"] and "does not suffice" in answer["facts"]["without_double"]
+    else:
+        assert answer["out_of_memory"] and not worker._tasks
+        assert "more memory than this GPU has" in answer["task_error"]
+
+
 @pytest.mark.parametrize("large", [False, True])
 def test_an_idle_worker_holds_nothing_large_but_what_a_measurement_waits_for(
     machine: HostMachine, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
