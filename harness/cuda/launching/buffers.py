@@ -122,7 +122,7 @@ def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     byte for each element."""
     if all(each.numel() % WORD == 0 and each.data_ptr() % WORD == 0 for each in (first, second)):
         first, second = first.view(torch.int64), second.view(torch.int64)
-    return torch.equal(first, second)
+    return bool(torch.equal(first, second))
 
 
 def as_bytes(tensor: Any) -> torch.Tensor:
