@@ -2,10 +2,15 @@
 
     python benchmarks/learning/learning.py --work DIR [--out FILE] [--evaluations 8] [--jobs 2]
         [--orders 3] [--gpus A100,L40S,RTX4090] [--tasks NAMES] [--only ARM,ARM]
+    python benchmarks/learning/learning.py --work DIR --device cuda --trained BASE --jobs 8
+        --only random,seed,trained-1 [--tasks NAMES]
 
 Trained on the twelve tasks of recorded_tries/tasks, in several orders; asked on the tasks of
 suites/kinds. Simulated H100, built-in reasoners, the same cap on evaluations for every arm. All of
-it goes through `kernelblaster bench`, so a stopped benchmark goes on where it was. Arms:
+it goes through `kernelblaster bench`, so a stopped benchmark goes on where it was. With --device
+the asked tasks run there, and with --trained a base is taken for what
+the first training left: `WORK/train-order-1/knowledge/*` of a run before, on another machine too.
+Arms:
 
     random          techniques with equal chances
     off             no memory: no state and no prior is known
@@ -86,9 +91,10 @@ class Benches:
     """All benches, in one directory."""
 
     def __init__(
-        self, work: Path, evaluations: int, jobs: int, tasks: str, seeds: int = 1
-    ) -> None:
-        self._work, self._jobs, self._seeds = work, jobs, seeds
+        self, work: Path, evaluations: int, jobs: int, tasks: str, seeds: int = 1,
+        device: str = "simulated",
+    ) -> None:  # fmt: skip
+        self._work, self._jobs, self._seeds, self._device = work, jobs, seeds, device
         self.evaluations, self.tasks = evaluations, tasks
 
     def directory(self, name: str) -> Path:
@@ -105,14 +111,17 @@ class Benches:
             if not (place / "stages").is_symlink():
                 (place / "stages").symlink_to(self._work / "stages")
         tasks = arm.tasks or self.tasks
+        asked = suite == ASKED
+        device = self._device if asked else "simulated"
         command = [sys.executable, "-m", "kernelblaster", "bench"]
         command += [str(place)] if begun else [
-            str(suite), "--out", str(place), "--policy", arm.policy, "--gpu", arm.gpu,
-            "--device", "simulated", "--budget", f"evaluations={self.evaluations}",
+            str(suite), "--out", str(place), "--policy", arm.policy, "--device", device,
+            *(("--gpu", arm.gpu) if device == "simulated" else ()),
+            "--budget", f"evaluations={self.evaluations}",
             "--knowledge", str(arm.base or "shared"), *(("--tasks", tasks) if tasks else ()),
             "--seeds", str(self._seeds),
         ]  # fmt: skip
-        jobs = 1 if suite != ASKED else self._jobs  # A training's order is what it is about.
+        jobs = self._jobs if asked else 1  # A training's order is what it is about.
         done = subprocess.run([*command, "--jobs", str(jobs), "--quiet"], check=False)
         if done.returncode not in (0, 1):
             raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
@@ -330,9 +339,13 @@ def _told(figure: Mapping[str, float | None]) -> str:
 
 
 def all_arms(
-    benches: Benches, orders: int, gpus: Sequence[str], wanted: frozenset[str]
-) -> dict[str, dict[str, list[Path]]]:
-    """Run what is wanted (all, where nothing is named); return benches by GPU and arm."""
+    benches: Benches, orders: int, gpus: Sequence[str], wanted: frozenset[str],
+    first: Path | None = None,
+) -> dict[str, dict[str, list[Path]]]:  # fmt: skip
+    """Run what is wanted (all, where nothing is named); return benches by GPU and arm.
+
+    `first` is taken for what the first training left, where it is given.
+    """
     done: dict[str, dict[str, list[Path]]] = {GPU: {}}
 
     def ask(arm: Arm, label: str = "") -> Path:
@@ -352,6 +365,8 @@ def all_arms(
 
     @functools.cache
     def trained(order: int) -> Path:
+        if first and order == 1:
+            return first
         return benches.trained(f"order-{order}", order, "kernelblaster")
 
     for order in range(1, orders + 1):
@@ -388,13 +403,18 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=3)
     parser.add_argument("--gpus", default="")
     parser.add_argument("--tasks", default="")
+    parser.add_argument("--device", default="simulated")
+    parser.add_argument("--trained", type=Path)
     parser.add_argument("--only", default="")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
-    benches = Benches(given.work.resolve(), given.evaluations, given.jobs, given.tasks)
+    benches = Benches(
+        given.work.resolve(), given.evaluations, given.jobs, given.tasks, device=given.device
+    )
     wanted = frozenset(filter(None, given.only.split(",")))
     gpus = [each for each in given.gpus.split(",") if each]
-    found = all_arms(benches, given.orders, gpus, wanted)
+    first = given.trained and given.trained.resolve()
+    found = all_arms(benches, given.orders, gpus, wanted, first)
     told = {
         gpu: figures(_read(arms, given.evaluations), given.evaluations)
         for gpu, arms in found.items() if arms

@@ -87,7 +87,8 @@ def tolerance_of(
         if plain is not None:
             relative = max(relative, min(relative_error(plain, exact, square), LARGEST_SHARE))
             beyond = excess(plain, exact, relative)
-            several = max(several, (EXAMPLE_FACTOR if is_example else 1.0) * beyond)
+            times = EXAMPLE_FACTOR if is_example else 1.0
+            several = max(several, excess(plain, exact, relative, factor=times))
             # Where all of it is a bound, most kernels are as much less off as most sums are.
             own = max(own, beyond * (1.0 if is_example else WALK_OF_MOST / WALK))
     absolute = base.absolute

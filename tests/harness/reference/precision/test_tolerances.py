@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from kernelblaster.harness.judge.tensor_comparison import all_agree
 from kernelblaster.harness.records.tensors import Tolerance
 from kernelblaster.harness.reference.precision.tolerances import (
     Scale,
@@ -92,6 +93,16 @@ def test_what_only_a_bound_exceeds_is_compared_and_what_a_kernel_exceeds_is_not(
     plain = exact + 3 * LARGEST_SHARE
     assert tolerance_of(ONES, exact, plain, scale="both", cast=False) is not None
     assert tolerance_of(ONES, exact, plain, scale="both", cast=False, is_example=True) is None
+
+
+@pytest.mark.parametrize("off", [2e-5, 5e-4, 4e-3])
+def test_there_is_room_for_several_times_what_one_plain_kernel_is_off(off: float) -> None:
+    exact = ONES.double()
+    tolerance = tolerance_of(ONES, exact, exact + off, scale="both", cast=False, is_example=True)
+    assert tolerance is not None
+    assert all_agree([(exact + 2.9 * off).float()], [ONES], [tolerance])
+    most = max(1e-4 + 1e-4, 3 * off + 1e-4)
+    assert not all_agree([(exact + 1.1 * most).float()], [ONES], [tolerance])
 
 
 def test_numbers_of_other_kinds() -> None:
