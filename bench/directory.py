@@ -18,6 +18,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pydantic import ValidationError
 
@@ -138,6 +139,11 @@ def shares_knowledge(lock: SuiteLock, run: PlannedRun) -> bool:
     return lock.knowledge == "shared" and reads_knowledge(lock.context_of(run))
 
 
+def adds_knowledge(lock: SuiteLock, run: PlannedRun) -> bool:
+    """Say whether a run leaves something to the runs that share its knowledge base."""
+    return shares_knowledge(lock, run) and lock.context_of(run).memory == "live"
+
+
 def prepare_knowledge(directory: Path, lock: SuiteLock, run: PlannedRun) -> Path:
     """Return a run's knowledge base, copied from the one that the bench begins with.
 
@@ -146,14 +152,15 @@ def prepare_knowledge(directory: Path, lock: SuiteLock, run: PlannedRun) -> Path
     """
     place = directory / "knowledge" / (run.chain if shares_knowledge(lock, run) else run.place)
     if lock.knowledge_from and not place.exists() and reads_knowledge(lock.context_of(run)):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        made = place.with_name(f".copying-{place.name}")
-        shutil.rmtree(made, ignore_errors=True)
         try:
-            shutil.copytree(lock.knowledge_from, made)
-            made.rename(place)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=place.parent, prefix=".copying-") as beside:
+                made = Path(beside) / place.name
+                shutil.copytree(lock.knowledge_from, made)
+                made.rename(place)
         except (OSError, shutil.Error) as error:
-            raise UserError(f"cannot copy {lock.knowledge_from} to {place}: {error}") from error
+            if not place.exists():  # Else another run of these has just made it.
+                raise UserError(f"cannot copy {lock.knowledge_from} to {place}: {error}") from error
     return place
 
 

@@ -1,8 +1,8 @@
 """All runs of a bench: which goes next, on whom, and what is done when one stops or dies.
 
-Runs that share a knowledge base are a chain: done one after the other in the order of the tasks,
-each on what those before it learned. Chains do not touch each other, so that neither their number
-at a time nor their speed changes a number. Runs that read no knowledge are a chain each.
+Runs that add to a knowledge base that they share are a chain: done one after the other in the order
+of the tasks, each on what those before it learned. Chains do not touch each other, so that neither
+their number at a time nor their speed changes a number. All other runs are a chain each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .crew import Died, Worker
-from .directory import read_ended, shares_knowledge, write_ended
+from .directory import adds_knowledge, read_ended, write_ended
 from .one_run import Unfinished, failed
 from .records import Ended, PlannedRun, SuiteLock
 
@@ -126,6 +126,6 @@ def chains_of(lock: SuiteLock) -> list[list[PlannedRun]]:
     """Return the runs of a bench in chains, each in its order."""
     chains: dict[str, list[PlannedRun]] = {}
     for run in lock.runs:
-        chain = run.chain if shares_knowledge(lock, run) else run.place
+        chain = run.chain if adds_knowledge(lock, run) else run.place
         chains.setdefault(chain, []).append(run)
     return list(chains.values())

@@ -142,6 +142,9 @@ def test_who_reads_what_others_learned_comes_after_them(tmp_path: Path) -> None:
     chains = [[run.place for run in chain] for chain in chains_of(lock)]
     assert ["kernelblaster/seed-0/one", "kernelblaster/seed-0/two"] in chains
     assert ["minimal/seed-0/one"] in chains and len(chains) == 2 + 4
+    for memory in ("off", "seed", "frozen", "shuffled"):  # These add nothing for another.
+        alone = planned(tmp_path / memory, f"kernelblaster[memory={memory}]")
+        assert [len(chain) for chain in chains_of(alone)] == [1, 1]
     lonely = planned(tmp_path / "each", "kernelblaster", knowledge="each")
     assert [len(chain) for chain in chains_of(lonely)] == [1, 1]
 

@@ -113,7 +113,10 @@ ROUNDED = tuple(step for step in STEPS if not any(
     jump in step for jump in ("searchsorted", "sign", "bool()", "argsort", "heaviside")
 ))  # fmt: skip
 """Half types round each step in PyTorch: what jumps at a value jumps elsewhere."""
-SHAPES = st.sampled_from(((300, 60, 70), (7, 33, 129), (64, 5, 512)))
+SHAPES = st.one_of(
+    st.sampled_from(((300, 60, 70), (7, 33, 129), (64, 5, 512))),
+    st.tuples(st.integers(2, 80), st.integers(5, 70), st.integers(5, 200)),
+)
 MODELS = st.one_of(
     st.tuples(st.sampled_from(FLOATING), SHAPES, chains_of(STEPS)),
     st.tuples(st.sampled_from(HALF), SHAPES, chains_of(ROUNDED)),
