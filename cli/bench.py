@@ -22,8 +22,9 @@ from .flags import (
     describe,
     read_settings,
 )
+from .reports import write_report
 from .showing.bench_view import BenchView, console_of_tables, show_results
-from .showing.output import print_json
+from .showing.output import print_json, say
 from .showing.terminal import Terminal
 from .task_flags import TaskFlags, with_task_flags
 
@@ -37,7 +38,7 @@ CAPS = {
 }  # fmt: skip
 """What `--budget` calls each cap."""
 LENGTHS = ("iterations", "rollouts", "steps", "rounds")
-GOING_ON = frozenset({"suite", "retry", "jobs", "device", "gpus", "quiet", "as_json"})
+GOING_ON = frozenset({"suite", "retry", "jobs", "device", "gpus", "html", "quiet", "as_json"})
 """What a bench that goes on can be told."""
 
 
@@ -79,6 +80,9 @@ def bench(
     retry: Annotated[
         bool, typer.Option("--retry", help="Going on: try again what failed.")
     ] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="At the end write its report there, as one HTML file.")
+    ] = None,
     gpu: Gpu = None,
     gpus: Gpus = None,
     device: DeviceName = None,
@@ -140,10 +144,14 @@ def bench(
             place.forget_failed(directory, lock)
         code = _run(directory, lock, jobs, gpus, console, quiet=quiet)
         results = write_results(directory, lock)
+    if html:
+        write_report(html, [directory], "html")
     if as_json:
         print_json(results.model_dump(mode="json") | {"directory": str(directory)})
     else:
         show_results(console, lock, results, directory)
+        if html:
+            say(f"Report: {html}")
     if code:
         raise typer.Exit(code)
 

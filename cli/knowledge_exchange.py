@@ -56,6 +56,7 @@ def kb_import(
 ) -> None:
     """Take over an exported base, or the optimization_database.json of the paper's program."""
     from ..memory.knowledge.exchange.document import (
+        document_of,
         is_document,
         read_document,
         sources_missing,
@@ -72,8 +73,9 @@ def kb_import(
         )
     with open_knowledge(str(knowledge_directory(kb))) as knowledge:
         if is_document(value):
-            told: dict[str, object] = {"entries": take_over(knowledge, value, file)}
-            missing, named = sources_missing(knowledge, value)
+            document = document_of(value, file)
+            told: dict[str, object] = {"entries": take_over(knowledge, document, file)}
+            missing, named = sources_missing(knowledge, document)
             told["sources_missing"] = missing
             lines = [f"{told['entries']} entries taken over"]
             if missing:
@@ -95,6 +97,7 @@ def kb_merge(
     kb: KnowledgeDirectory = None,
 ) -> None:
     """Take over what another base knows and this one does not."""
+    from ..memory.knowledge.exchange.identity import check_ids
     from ..tools.workspace import open_knowledge, read_knowledge
 
     ours = knowledge_directory(kb)
@@ -104,6 +107,10 @@ def kb_merge(
         read_knowledge(str(other)) as theirs,
         open_knowledge(str(ours)) as knowledge,
     ):
+        try:
+            check_ids(theirs.journal, with_marks=True)
+        except UserError as error:
+            raise UserError(f"{other}: {error}; nothing was taken over") from error
         say(f"{knowledge.merge(theirs)} entries taken over from {other}")
 
 

@@ -50,13 +50,22 @@ def report(
         for run in runs:
             _print_report(run)
         return
-    from ..nodes.run.ending.report import write_file
-
     directories = list(dict.fromkeys(runs))
     for kind, path in files.items():
         if path is not None:
-            write_file(path, _form(directories, kind), "or name another file")
+            write_report(path, directories, kind)
             say(f"{path}: the report of {', '.join(map(str, directories))}")
+
+
+def write_report(path: Path, directories: list[Path], kind: str) -> None:
+    """Write the report of runs, or of a suite, in one of its forms: html, md or csv.
+
+    Raises:
+        UserError: it cannot be read, or not be written there.
+    """
+    from ..nodes.run.ending.report import write_file
+
+    write_file(path, _form(directories, kind), "or name another file")
 
 
 def _form(directories: list[Path], kind: str) -> str:

@@ -15,6 +15,7 @@ from ..gpus import Gpu
 from ..records.programs import Program
 from ..records.record import Record
 from ..records.tasks import Task
+from ..records.tensors import DTYPE_BYTES
 from .flow import Flow
 from .needs import Needs
 from .operations import count_operations
@@ -190,8 +191,8 @@ def _rates(gpu: Gpu, dtype: str, is_product: bool) -> tuple[float, float]:
     rates = gpu.throughput
     half = clocks * rates.tensor_fp16
     if not is_product:
-        # Two of a half type, or four bytes, at a time.
-        packed = {"float16": 2, "bfloat16": 2, "int8": 4, "uint8": 4, "bool": 4}.get(dtype, 1)
+        # Of narrow types four bytes at a time.
+        packed = max(1, 4 // DTYPE_BYTES.get(dtype, 4))
         rate = clocks * (rates.fp64 if dtype == "float64" else rates.fp32 * packed)
         return rate, rate
     if dtype == "float64":

@@ -7,11 +7,11 @@ from typing import Literal
 from .record import Record
 
 DType = Literal[
-    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"
+    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
 ]
 DTYPE_BYTES: dict[str, int] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
-    "int64": 8, "int32": 4, "int8": 1, "uint8": 1, "bool": 1,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
 
 

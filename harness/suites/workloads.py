@@ -28,7 +28,9 @@ LAYOUT = "definition.json and workload.jsonl in one folder, or definitions/ besi
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 _DRAWS = {
     **{name: "torch.randn({shape}, dtype=torch.{dtype})" for name in _FLOATS},
-    **dict.fromkeys(("int64", "int32"), "torch.randint(-1024, 1024, {shape}, dtype=torch.{dtype})"),
+    **dict.fromkeys(
+        ("int64", "int32", "int16"), "torch.randint(-1024, 1024, {shape}, dtype=torch.{dtype})"
+    ),
     "int8": "torch.randint(-128, 128, {shape}, dtype=torch.{dtype})",
     "uint8": "torch.randint(0, 256, {shape}, dtype=torch.{dtype})",
     "bool": "torch.randint(0, 2, {shape}, dtype=torch.{dtype})",

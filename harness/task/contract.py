@@ -15,6 +15,7 @@ C_TYPES: dict[str, str] = {
     "bfloat16": "__nv_bfloat16",
     "int64": "long long",
     "int32": "int",
+    "int16": "short",
     "int8": "signed char",
     "uint8": "unsigned char",
     "bool": "bool",

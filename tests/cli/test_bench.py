@@ -81,8 +81,10 @@ def test_a_bench_that_is_over_is_shown_and_its_winners_are_measured_again(
     graph_support.install_bench(monkeypatch.setattr)
     lock = planned(tmp_path / "bench", "minimal", names=("one", "bad"), evaluations=3)
     done(tmp_path / "bench", lock)
-    shown = asked("bench", tmp_path / "bench")
+    page = tmp_path / "report.html"
+    shown = asked("bench", tmp_path / "bench", "--html", page)
     assert shown.returncode == 0 and "minimal" in shown.stdout and "no Python" in shown.stdout
+    assert "minimal" in page.read_text() and str(page) in shown.stdout
     assert (tmp_path / "bench" / "results.csv").is_file()
     again = asked("rerun", tmp_path / "bench")
     assert again.returncode == 0 and "1 holds" in again.stdout, again.stderr

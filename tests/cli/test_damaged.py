@@ -325,6 +325,16 @@ def test_a_knowledge_base(
     assert_one_line(done, words)
 
 
+def test_a_knowledge_base_with_changed_entries_is_not_taken_over(
+    place: Path, command: Any
+) -> None:
+    assert command("kb", "merge", place / "kb", "--kb", place / "ours").code == 0
+    sql("evidence.sqlite", "UPDATE entries SET body = json_set(body, '$.log_gain', 9.0) "
+        "WHERE kind = 'evidence'")(place / "kb")  # fmt: skip
+    done = command("kb", "merge", place / "kb", "--kb", place / "theirs")
+    assert_one_line(done, "is damaged", "nothing was taken over")
+
+
 @pytest.mark.parametrize("name", ["nested", "a link to nowhere", "body of no text"])
 def test_a_knowledge_base_that_a_run_goes_on_with(place: Path, command: Any, name: str) -> None:
     damage, words = BASES[name]

@@ -46,6 +46,11 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
                   "[torch.randint(0, 50, (96, 64), dtype=torch.int32)]"),
         {"out": ["int32[96, 64]"], "args": ["x"]},
     ),
+    "int16 in and out": (
+        reference("return x.cumsum(1, dtype=torch.int16).amax(0), (x + x.flip(0)).to(torch.int16)",
+                  "[torch.randint(-99, 99, (96, 64), dtype=torch.int16)]"),
+        {"out": ["int16[64]", "int16[96, 64]"], "args": ["x"]},
+    ),
     "inputs by name": (
         reference("return x * scale + bias", "{'bias': torch.randn(64), 'x': torch.randn(96, 64)}",
                   given="x, bias, scale=2.0"),

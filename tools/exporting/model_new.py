@@ -23,7 +23,8 @@ ALIGNMENT = 512
 
 _SCALARS = {
     "float64": "Double", "float32": "Float", "float16": "Half", "bfloat16": "BFloat16",
-    "int64": "Long", "int32": "Int", "int8": "Char", "uint8": "Byte", "bool": "Bool",
+    "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
+    "bool": "Bool",
 }  # fmt: skip
 
 _FILE = Template('''\

@@ -365,6 +365,8 @@ class _Body:
         for word, dtype in (("kFloat32", "float32"), ("kFloat", "float32"), ("kHalf", "float16"),
                             ("kFloat16", "float16"), ("kBFloat16", "bfloat16"), ("kInt64", "int64"),
                             ("kLong", "int64"), ("kInt", "int32"), ("kInt32", "int32"),
+                            ("kShort", "int16"), ("kInt16", "int16"), ("kChar", "int8"),
+                            ("kInt8", "int8"), ("kByte", "uint8"), ("kUInt8", "uint8"),
                             ("kBool", "bool"), ("kDouble", "float64")):  # fmt: skip
             if re.search(rf"\b{word}\b", text):
                 return dtype

@@ -115,16 +115,8 @@ def read_document(path: Path) -> Any:
         raise UserError(f"{path} cannot be read: {error.strerror}; {_NOT_AN_EXPORT}") from error
 
 
-def take_over(knowledge: KnowledgeBase, value: Any, path: Path) -> int:
-    """Add a document's entries that are missing to a knowledge base; return how many those are.
-
-    Every entry is read first as the base itself would read it, and checked against its id: all
-    are taken, or none.
-
-    Args:
-        knowledge: the base.
-        value: the file's JSON.
-        path: of the file, for complaints.
+def document_of(value: Any, path: Path) -> KnowledgeDocument:
+    """Return the document that a file's JSON is.
 
     Raises:
         UserError: it is damaged, or of another version.
@@ -138,6 +130,23 @@ def take_over(knowledge: KnowledgeBase, value: Any, path: Path) -> int:
     for sha256, text in document.sources.items():
         if source_sha256(text) != sha256:
             raise UserError(f"{path} is damaged: the source {sha256[:12]} is not what it was")
+    return document
+
+
+def take_over(knowledge: KnowledgeBase, document: KnowledgeDocument, path: Path) -> int:
+    """Add a document's entries that are missing to a knowledge base; return how many those are.
+
+    Every entry is read first as the base itself would read it, and checked against its id: all
+    are taken, or none.
+
+    Args:
+        knowledge: the base.
+        document: what is taken over.
+        path: of its file, for complaints.
+
+    Raises:
+        UserError: an entry is damaged.
+    """
     with TemporaryDirectory() as folder:
         beside = Path(folder) / "base"
         prepare(beside, create=True)
@@ -160,15 +169,11 @@ def take_over(knowledge: KnowledgeBase, value: Any, path: Path) -> int:
             read.close()
 
 
-def sources_missing(knowledge: KnowledgeBase, value: Any) -> tuple[int, int]:
+def sources_missing(knowledge: KnowledgeBase, document: KnowledgeDocument) -> tuple[int, int]:
     """Return of how many winning kernels of a document the source is known nowhere, and how many
-    kernels it names: neither the document nor the base holds it, so no run can begin with them.
-
-    Args:
-        knowledge: the base that took it over.
-        value: the file's JSON, as it was taken over.
+    kernels it names: neither it nor the base that took it over holds it, so no run can begin with
+    them.
     """
-    document = KnowledgeDocument.model_validate(value)
     named = {
         str(each.content["source_sha256"]) for each in document.entries if each.kind == KERNEL
     }

@@ -16,6 +16,7 @@ from typing import Any
 from ....harness.errors import UserError
 from ....harness.records.identity import sha256_of_json
 from ...records.states import PerformanceState
+from ..entries import UPDATE
 from ..journal import Entry, Journal
 from ..kernels import KnownKernel, TaskSeen
 from ..snapshots.contents import KINDS
@@ -23,13 +24,18 @@ from ..snapshots.edits import WrittenEdit
 from ..states.matching import found_id
 
 
-def check_ids(journal: Journal) -> None:
+def check_ids(journal: Journal, *, with_marks: bool = False) -> None:
     """Check every entry of a journal against its id.
+
+    Args:
+        journal: of another base, or of a document.
+        with_marks: whether it may hold marks of updates, which say when, and nothing else: a base
+            has them, a document has none.
 
     Raises:
         UserError: one is not what its id says, or of a kind that is not known here.
     """
-    for entry in journal.entries():
+    for entry in journal.entries(but=UPDATE if with_marks else None):
         which = f"entry {entry.sequence} ({entry.kind[:40]})"
         if entry.kind not in KINDS:
             raise UserError(f"{which} is of a kind that this program does not know")

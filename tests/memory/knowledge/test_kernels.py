@@ -211,7 +211,7 @@ def test_an_exported_kernel_begins_runs_elsewhere(opened: Opened, tmp_path: Path
     kernel, text = won(here, 5.0)
     knowledge, elsewhere = opened("kb"), opened("elsewhere")
     knowledge.keep_kernel(here, kernel, text)
-    written = export(knowledge, measured=False, whole=True).model_dump(mode="json")
+    written = export(knowledge, measured=False, whole=True)
     assert take_over(elsewhere, written, tmp_path / "kb.json") == 2
     (found,) = elsewhere.kernels_bearing_on(here, "simulated", "H100")
     assert elsewhere.source(found.kernel.source_sha256) == text

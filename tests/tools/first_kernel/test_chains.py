@@ -90,7 +90,7 @@ WHOLE_STEPS = (
     "v = v.scatter_reduce(1, PLACES % v.shape[1], v[:, :, :5].flip(1)[:, :5], 'amin')",
 )
 FLOATING, HALF = ("float32", "float64"), ("float16", "bfloat16")
-WHOLE = ("int64", "int32", "uint8")
+WHOLE = ("int64", "int32", "int16", "uint8")
 NUMBERS = st.fixed_dictionaries(
     {
         "scale": st.sampled_from((0.5, -1.5)), "axis": st.sampled_from((1, 2)),

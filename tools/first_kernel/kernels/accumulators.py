@@ -65,6 +65,6 @@ def lowest(kind: str, dtype: str) -> str:
         return "-INFINITY" if kind == "max" else "INFINITY"
     if dtype == "bool":
         return "false" if kind == "max" else "true"
-    bits = {"int64": 63, "int32": 31, "int8": 7, "uint8": 8}[dtype]
+    bits = {"int64": 63, "int32": 31, "int16": 15, "int8": 7, "uint8": 8}[dtype]
     largest = f"{2**bits - 1}LL"
     return (("0" if dtype == "uint8" else f"(-{largest} - 1)") if kind == "max" else largest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..program.arrays import INTEGERS
 from ..program.pointwise import POINTWISE, number, pointwise_of
 from ..program.values import CannotWrite, Value
 
@@ -107,7 +108,7 @@ def render_of(
         return None, _pattern("{0} ? {1} : {2}"), False, result
     if base == "copy" and result == "bool":
         return "bool", _pattern("{0}"), False, result
-    whole = result in ("int64", "int32", "int8", "uint8", "bool") and promoted != "float32"
+    whole = result in INTEGERS and promoted != "float32"
     if whole and (text := _of_whole_numbers(base, len(kinds), options, keywords)):
         return ("bool" if promoted == "bool" and base == "copy" else "int64"), _pattern(text), (
             _repeats(text)), result  # fmt: skip

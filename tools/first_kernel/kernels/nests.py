@@ -36,7 +36,7 @@ SHARE = 4096
 LEAVES = 8
 """Arrays that one kernel reads."""
 _ROUNDED = ("float32", "float16", "bfloat16")
-_NARROW = ("int32", "int8", "uint8")
+_NARROW = ("int32", "int16", "int8", "uint8")
 _AXES = ("a", "b", "c", "d", "e", "f", "g", "h")
 _INNER = ("r", "s", "t", "u", "v", "w", "y", "z")
 _LEAVES = ("x", "y", "z", "p", "q", "m", "n", "o", "k", "l")

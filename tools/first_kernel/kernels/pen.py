@@ -21,15 +21,15 @@ SQUARE = 16
 """Rows and columns of what a block of THREADS threads covers of a product."""
 C_TYPES = {
     "float64": "double", "float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16",
-    "int64": "long long", "int32": "int", "int8": "signed char", "uint8": "unsigned char",
-    "bool": "bool",
+    "int64": "long long", "int32": "int", "int16": "short", "int8": "signed char",
+    "uint8": "unsigned char", "bool": "bool",
 }  # fmt: skip
 _LOADED = {"float16": "__half2float({})", "bfloat16": "__bfloat162float({})"}
 _STORED = {
     "float16": "__float2half({})", "bfloat16": "__float2bfloat16({})",
     "int64": "static_cast<long long>({})", "int32": "static_cast<int>({})",
-    "int8": "static_cast<signed char>({})", "uint8": "static_cast<unsigned char>({})",
-    "bool": "static_cast<bool>({})",
+    "int16": "static_cast<short>({})", "int8": "static_cast<signed char>({})",
+    "uint8": "static_cast<unsigned char>({})", "bool": "static_cast<bool>({})",
 }  # fmt: skip
 
 

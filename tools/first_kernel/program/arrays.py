@@ -9,7 +9,7 @@ from .sizes import ZERO, count, negative, plus, same_as_zero, times
 from .values import ONE, CannotWrite, Dim, Dims
 
 FLOATING = frozenset(("float64", "float32", "float16", "bfloat16"))
-INTEGERS = frozenset(("int64", "int32", "int8", "uint8", "bool"))
+INTEGERS = frozenset(("int64", "int32", "int16", "int8", "uint8", "bool"))
 
 
 @dataclass(eq=False)

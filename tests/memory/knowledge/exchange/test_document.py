@@ -15,6 +15,7 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.knowledge.changes.undoing import undo
 from kernelblaster.memory.knowledge.exchange.document import (
     KnowledgeDocument,
+    document_of,
     document_schema,
     export,
     is_document,
@@ -67,8 +68,9 @@ def test_all_of_a_base_comes_over_and_nothing_twice(made: Made, tmp_path: Path) 
     base.apply_update(lesson(row(0)))
     value = as_value(export(base, measured=False, whole=True))
     assert is_document(value)
-    assert take_over(other, value, tmp_path) == 4  # Marks of updates stay behind.
-    assert take_over(other, value, tmp_path) == 0
+    document = document_of(value, tmp_path)
+    assert take_over(other, document, tmp_path) == 4  # Marks of updates stay behind.
+    assert take_over(other, document, tmp_path) == 0
     assert other.snapshot().evidence() == base.snapshot().evidence()
     assert [each.text for each in other.lessons()] == [each.text for each in base.lessons()]
 
@@ -107,7 +109,8 @@ def test_a_damaged_document_changes_nothing(
     value = as_value(export(base, measured=False, whole=True))
     spoil(value)
     with pytest.raises(UserError, match=words):
-        take_over(other, value, tmp_path / "export.json")
+        file = tmp_path / "export.json"
+        take_over(other, document_of(value, file), file)
     assert other.sequence() == 0
 
 
@@ -127,12 +130,12 @@ def test_each_kind_of_entry_is_known_by_its_content(made: Made, tmp_path: Path) 
     value = as_value(export(base, measured=False, whole=True))
     kinds = [each["kind"] for each in value["entries"]]
     assert {*kinds} == {*KINDS} - {"task", "kernel", "optimization"}
-    assert take_over(made("other"), value, tmp_path) == len(kinds)
+    assert take_over(made("other"), document_of(value, tmp_path), tmp_path) == len(kinds)
     for number in range(len(kinds)):
         spoilt = as_value(export(base, measured=False, whole=True))
         spoilt["entries"][number]["id"] = "0" * 64
         with pytest.raises(UserError, match="nothing was taken over"):
-            take_over(made(f"spoilt {number}"), spoilt, tmp_path)
+            take_over(made(f"spoilt {number}"), document_of(spoilt, tmp_path), tmp_path)
 
 
 def test_a_file_that_is_none_is_refused_in_a_line(tmp_path: Path) -> None:
