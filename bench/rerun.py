@@ -1,8 +1,9 @@
 """Measures the winners of an earlier bench or run again, and says which claims hold.
 
-From what is stored alone: the reference, the initial kernel and the winner. All of it is done as a
-run does it with its winner: verified on the task's cases and on secret ones, timed, timed beside
-the initial kernel where the device can do that, and run at the unseen sizes at which it held.
+From what is stored, or stands in a report: the reference, the initial kernel and the winner. All of
+it is done as a run does it with its winner: verified on the task's cases and on secret ones, timed,
+timed beside the initial kernel where the device can do that, and run at the unseen sizes at which
+it held.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from ..harness.devices.gates import Gates, unconfirmed_because
 from ..harness.devices.protocol import Device
 from ..harness.devices.registry import device_choice, open_device
 from ..harness.errors import UserError
-from ..harness.files import read_source
-from ..harness.metrics import VALID
 from ..harness.process.scratch import scratch_folder
 from ..harness.records.evaluations import DeviceIdentity
 from ..harness.records.outcomes import outcome_in_words
@@ -28,41 +27,16 @@ from ..harness.records.tasks import Task
 from ..harness.records.timings import Provenance, Timing
 from ..harness.task.loading import load_task
 from ..harness.task.unseen import changed_dimensions, unseen_tasks
-from ..memory.run.artifacts import ArtifactStore
-from ..memory.run.directory import ARTIFACTS
-from ..memory.run.journal import latest
-from ..memory.run.run_store import RunStore
-from ..nodes.records.plan import RunPlan
-from ..nodes.records.result import RunResult, ShapeCheck
-from ..nodes.run.beginning.begin import stored_plan
+from ..nodes.records.result import ShapeCheck
 from ..nodes.run.ending.circumstances import baselines_of
 from ..nodes.run.ending.confirm_winner import gain_of
-from ..nodes.run.ending.report import stored_result
 from ..nodes.run.ending.unseen_shapes import shape_check
-from .directory import is_suite, read_outcomes, read_suite
+from .claims import Claim, Figures, Texts, claims_of
 
 Verdict = Literal["holds", "slower", "faster", "fails", "not_compared", "no_claim"]
 """holds: the intervals of the gains overlap; slower, faster: they do not; fails: the winner does
 not pass any more; not_compared: other numbers than the claim's, another GPU or device; no_claim:
 the run announced no kernel that held, or is not over."""
-
-
-Subject = tuple[Task, str, str]
-"""A task, its initial kernel and its winner."""
-
-
-class Figures(Record):
-    """What is said of a winner: claimed, or measured now."""
-
-    gpu: str
-    provenance: Provenance
-    initial_us: float
-    best_us: float
-    gain: float
-    """Time of the initial kernel over the winner's."""
-    gain_interval: tuple[float, float]
-    baselines: dict[str, float]
-    """PyTorch's times and the speedup over the faster of them, where it was measured."""
 
 
 class Again(Record):
@@ -94,89 +68,64 @@ class Rerun(Record):
 
 
 async def rerun(
-    directory: Path,
+    place: Path,
     device: str = "",
     gpu: str = "",
     jobs: int | None = None,
     told: Callable[[Again], None] = lambda again: None,
 ) -> Rerun:
-    """Measure the winners below a directory again.
+    """Measure the winners of a bench or run again.
 
     Args:
-        directory: of a bench or of a run.
+        place: its directory, or its report in HTML.
         device: what measures; by default the claims' own kind, where it is here.
         gpu: to simulate; by default the claims'.
         jobs: winners at a time; by default one, and where they are simulated one a core.
         told: hears of each as soon as it is known.
 
     Raises:
-        UserError: nothing was run in the directory, or the device cannot be used.
+        UserError: nothing was run there, or the device cannot be used.
     """
-    runs, without, before = await asyncio.to_thread(_runs, directory)
-    if not runs and not without:
-        raise UserError(f"{directory} holds no run that is over: there is nothing to run again")
+    known = await asyncio.to_thread(claims_of, place)
+    before = known.device
     chosen, _ = device_choice(device or (before.kind if before.kind == "simulated" else "auto"))
     simulated = chosen == "simulated"
     opened = open_device(chosen, gpu or (before.gpu if simulated else ""))
     room = asyncio.Semaphore(jobs or (len(os.sched_getaffinity(0)) if simulated else 1))
 
-    async def one(run: Path, policy: str) -> Again:
+    async def one(claim: Claim) -> Again:
         async with room:
-            again = await _again(directory, run, policy, opened)
+            again = await _again(claim, opened)
         told(again)
         return again
 
     try:
-        measured = await asyncio.gather(*(one(run, policy) for run, policy in runs))
+        claims = await asyncio.gather(*map(one, known.claims))
     finally:
         opened.close()
-    for again in without:
-        told(again)
-    claims = (*measured, *without)
     return Rerun(
-        directory=str(directory),
+        directory=str(place),
         device=opened.identity,
         counts=dict(sorted(Counter(each.verdict for each in claims).items())),
-        claims=claims,
+        claims=tuple(claims),
     )
 
 
-def _runs(directory: Path) -> tuple[list[tuple[Path, str]], list[Again], DeviceIdentity]:
-    """Return the runs that are over, each with its policy, those that failed before they had a
-    directory, and what they were measured on."""
-    if not is_suite(directory):
-        plan = stored_plan(directory)
-        return [(directory, plan.policy)], [], plan.identity
-    lock = read_suite(directory)
-    found = read_outcomes(directory, lock)
-    runs = [(directory / ended.run, run.variant) for run, ended in found if ended.run]
-    without = [
-        Again(
-            run="", policy=run.variant, task=run.task, seed=run.seed, verdict="no_claim",
-            reason=f"the run came to no result: {ended.reason}",
-        )
-        for run, ended in found if not ended.run
-    ]  # fmt: skip
-    return runs, without, lock.device
-
-
-async def _again(directory: Path, run: Path, policy: str, device: Device) -> Again:
-    named: dict[str, Any] = {"run": str(run.relative_to(directory)), "policy": policy}
+async def _again(claim: Claim, device: Device) -> Again:
+    named: dict[str, Any] = claim.model_dump(include={"run", "policy", "task", "seed"})
+    claimed, texts = claim.figures, claim.texts
+    if claimed is None or texts is None:
+        verdict: Verdict = "fails" if claim.damaged else "no_claim"
+        return Again(**named, verdict=verdict, reason=claim.reason)
     try:
-        plan = await asyncio.to_thread(stored_plan, run)
-        named |= {"task": Path(plan.task).stem, "seed": plan.seed}
-        result = await asyncio.to_thread(stored_result, run)
-        if result is None or result.outcome not in VALID:
-            reason = "the run came to no result" if result is None else f"it is {result.outcome}"
-            return Again(**named, verdict="no_claim", reason=reason)
-        claimed = claim_of(result)
         with scratch_folder("rerun") as scratch:
-            subject = await _subject(run, plan, scratch)
-            gates = Gates(device.confirming_for(plan.confirm_seconds))
-            now, reason = await _measured(subject, gates)
+            task = await _task(texts, scratch)
+            gates = Gates(device.confirming_for(texts.confirm_seconds))
+            now, reason = await _measured(task, texts, gates)
             if now is None:
                 return Again(**named, verdict="fails", reason=reason, claimed=claimed)
-            shapes = await _elsewhere(subject, plan, result, gates)
+            measured = claimed.provenance is not Provenance.SIMULATED
+            shapes = await _elsewhere(task, texts, claim.seed, measured, gates)
     except UserError as error:
         return Again(**named, verdict="fails", reason=str(error))
     verdict, reason = compared(claimed, now)
@@ -186,19 +135,6 @@ async def _again(directory: Path, run: Path, policy: str, device: Device) -> Aga
             verdict, reason = "fails", f"at {sizes}: {outcome_in_words(each.outcome, each.reason)}"
     return Again(
         **named, verdict=verdict, reason=reason, claimed=claimed, now=now, shapes=shapes
-    )
-
-
-def claim_of(result: RunResult) -> Figures:
-    """Return what a run says of its winner."""
-    return Figures(
-        gpu=result.gpu,
-        provenance=result.provenance,
-        initial_us=result.initial_us,
-        best_us=result.best_us,
-        gain=result.gain,
-        gain_interval=result.gain_ci,
-        baselines=result.baselines,
     )
 
 
@@ -231,9 +167,9 @@ def _apart(against: str, before: Sequence[float], after: Sequence[float]) -> str
     )
 
 
-async def _measured(subject: Subject, gates: Gates) -> tuple[Figures | None, str]:
+async def _measured(task: Task, texts: Texts, gates: Gates) -> tuple[Figures | None, str]:
     """Return what a winner comes to now, or why it does not pass."""
-    task, initial, winner = subject
+    initial, winner = texts.initial, texts.winner
     first = await gates.run(task, initial)
     if first.timing is None:
         said = outcome_in_words(first.last.outcome, first.last.reason)
@@ -267,41 +203,25 @@ def _held(first: Timing, again: Timing | None) -> Timing:
 
 
 async def _elsewhere(
-    subject: Subject, plan: RunPlan, result: RunResult, gates: Gates
+    task: Task, texts: Texts, seed: int, measured: bool, gates: Gates
 ) -> tuple[ShapeCheck, ...]:
     """Return what a winner comes to at the unseen sizes at which it is said to hold.
 
     They are drawn as they were for the claim. Raises UserError where that cannot be done.
     """
-    held = [each.dimensions for each in result.shapes if each.holds]
-    if not held:
+    if not texts.held:
         return ()
-    task, _, winner = subject
-    measured = plan.identity.kind != "simulated"
-    drawn = await unseen_tasks(task, plan.shapes, plan.seed, measured=measured)
+    drawn = await unseen_tasks(task, texts.shapes, seed, measured=measured)
     return tuple([
-        await shape_check(gates, task, other, winner)
-        for other in drawn if changed_dimensions(task, other) in held
+        await shape_check(gates, task, other, texts.winner)
+        for other in drawn if changed_dimensions(task, other) in texts.held
     ])  # fmt: skip
 
 
-async def _subject(path: Path, plan: RunPlan, scratch: Path) -> Subject:
-    """Return the task, read anew from its stored text, the initial kernel and the winner.
-
-    Raises:
-        UserError: one of them is not stored.
-    """
-    with RunStore(path / "run.sqlite", copied=True) as store:
-        state = latest(store.journal.entries())
-    artifacts = ArtifactStore(path / ARTIFACTS)
-    summary, initial = state.get("summary"), state.get("initial")
-    if not (summary and initial):
-        raise UserError(f"{path} does not hold its task and initial kernel; nothing can be done")
-    stored = Task.model_validate_json(artifacts.get_text(summary["artifact"]))
-    reference = scratch / f"{stored.name}.py"
-    reference.write_text(stored.source, encoding="utf-8")
-    task = await load_task(
-        reference, plan.dimensions, plan.reading, seconds=plan.reference_seconds
+async def _task(texts: Texts, scratch: Path) -> Task:
+    """Return the task, read anew from its text. Raises UserError."""
+    reference = scratch / f"{texts.name}.py"
+    reference.write_text(texts.reference, encoding="utf-8")
+    return await load_task(
+        reference, texts.dimensions, texts.reading, seconds=texts.reference_seconds
     )
-    return task, artifacts.get_text(initial["source_sha256"]), read_source(path / "best.cu")
-

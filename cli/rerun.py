@@ -18,8 +18,12 @@ from .showing.output import print_json, say
 
 
 def rerun(
-    directory: Annotated[
-        Path, typer.Argument(help="Directory of a bench or of a run.", metavar="SUITE|RUN")
+    place: Annotated[
+        Path,
+        typer.Argument(
+            help="Directory of a bench or of a run, or its report in HTML.",
+            metavar="SUITE|RUN|REPORT",
+        ),
     ],
     device: DeviceName = None,
     gpu: Gpu = None,
@@ -29,6 +33,8 @@ def rerun(
     as_json: Json = False,
 ) -> None:
     """Measure the winners of a bench or run again, from what it stored, and say which claims hold.
+
+    A report holds its tasks and winners too: whoever gets it can measure them on his own machine.
 
     Exit code 1 where one does not.
     """
@@ -49,20 +55,21 @@ def rerun(
     chosen = device or ""
     if gpus is not None:
         chosen = with_gpus(device or "cuda", gpus)
-    place = directory.resolve()
+    place = place.resolve()
+    written = place.with_suffix(f".{RERUN_FILE}") if place.is_file() else place / RERUN_FILE
     try:
         found = run_until_stopped(measure_again(place, chosen, gpu or "", jobs, told))
     except Stopped as stopped:
         say(f"stopped by {stopped}; nothing is kept", aside=True)
         raise typer.Exit(stopped.exit_code) from None
     try:
-        write_atomically(place / RERUN_FILE, (found.model_dump_json(indent=2) + "\n").encode())
+        write_atomically(written, (found.model_dump_json(indent=2) + "\n").encode())
     except OSError as error:
-        raise UserError(unwritten(place / RERUN_FILE, error)) from error
+        raise UserError(unwritten(written, error)) from error
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        _show_rerun(console, found, place / RERUN_FILE)
+        _show_rerun(console, found, written)
     if set(found.counts) & {"slower", "fails"}:
         raise typer.Exit(1)
 

@@ -30,13 +30,16 @@ from .plots import Plot
 TEMPLATES = "templates"
 
 
-def render_page(template: str, title: str, plots: Sequence[Plot], **context: Any) -> str:
+def render_page(
+    template: str, title: str, plots: Sequence[Plot], *, claims: str = "", **context: Any
+) -> str:
     """Return the whole file.
 
     Args:
         template: name of the page's body in `templates/`.
         title: of the page.
         plots: those that the body shows with `figure(plot)`, wherever they stand.
+        claims: what `rerun` measures again from the page, as `bench.claims` embeds it; "" for none.
         context: what the body tells.
 
     Raises:
@@ -59,6 +62,7 @@ def render_page(template: str, title: str, plots: Sequence[Plot], **context: Any
         style=Markup(_text("style.css")),
         script=Markup(script),
         figures=Markup(_embedded(figures)),
+        claims=Markup(claims),
         plotly=Markup(packed),
         **context,
     )

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Literal, NamedTuple
 
+from ..bench.claims import claims_in, embedded
 from ..harness.bound.speed_of_light import speed_of_light
 from ..harness.gpus import known_gpu
 from ..harness.records.evaluations import Evaluation
@@ -191,6 +192,7 @@ def run_html(run: RunAccount) -> str:
         facts=facts_of_run(run),
         profiles=profiles,
         by_rounds=by_rounds(run.plan.policy),
+        claims=embedded(claims_in(run.directory)) if run.result else "",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ..bench.claims import claims_in, embedded
 from ..bench.directory import read_outcomes, read_suite
 from ..bench.records import Ended, PlannedRun, SuiteLock
 from ..bench.results import (
@@ -60,6 +61,7 @@ def suite_html(directory: Path) -> str:
         sentence=said, tiles=_tiles(lock, results), comparisons=comparisons,
         tables=_tables(lock, results) if results else [], curves=shown, groups=views,
         notes=notes, rows=[row for _, row in rows], facts=_facts(directory, lock),
+        claims=embedded(claims_in(directory)) if ended else "",
     )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "bench": (
         ("records", "markdown_parts"), "variants", "planning", "directory", "results", "one_run",
-        "crew", "running", "rerun", "worker",
+        "crew", "running", "claims", "rerun", "worker",
     ),
     "reports": (
         ("words", "diffs"), ("reading", "roofline"), ("profiles", "summary", "analyses"), "plots",

@@ -11,12 +11,16 @@ import graph_support
 import pytest
 from benches import done, planned
 
-from kernelblaster.bench.rerun import Figures, compared, rerun
+from kernelblaster.bench.claims import Figures
+from kernelblaster.bench.rerun import compared, rerun
 from kernelblaster.harness.devices.gates import Gates
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.nodes.records.result import ShapeCheck
+from kernelblaster.reports.reading import read_run
+from kernelblaster.reports.run_page import run_html
+from kernelblaster.reports.suite_page import suite_html
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +47,24 @@ def test_claims_hold_where_nothing_changed(finished: Path) -> None:
     assert verdicts(finished) == {"one": "holds", "two": "holds", "bad": "no_claim"}
     alone = asyncio.run(rerun(finished / "runs" / "minimal" / "seed-0" / "one", "simulated"))
     assert alone.counts == {"holds": 1} and alone.claims[0].now is not None
+
+
+def test_a_report_can_be_measured_again_by_whoever_gets_it(
+    finished: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(suite_html(finished))
+    assert verdicts(page) == {"one": "holds", "two": "holds", "bad": "no_claim"}
+    run = finished / "runs" / "minimal" / "seed-0" / "one"
+    page.write_text(run_html(read_run(run, whole=True)))
+    assert verdicts(page) == {"one": "holds"}
+    text = page.read_text()
+    page.write_text(text.replace('id="claims">', 'id="claims">AAAA'))
+    with pytest.raises(UserError, match="are damaged: write it again"):
+        verdicts(page)
+    page.write_text(text.replace('id="claims">', 'id="other">'))
+    with pytest.raises(UserError, match="is no report of a run or suite"):
+        verdicts(page)
 
 
 def test_a_claim_that_was_too_high_and_a_winner_that_fails_are_told(

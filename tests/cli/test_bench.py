@@ -89,6 +89,9 @@ def test_a_bench_that_is_over_is_shown_and_its_winners_are_measured_again(
     again = asked("rerun", tmp_path / "bench")
     assert again.returncode == 0 and "1 holds" in again.stdout, again.stderr
     assert (tmp_path / "bench" / "rerun.json").is_file()
+    sent = asked("rerun", page)
+    assert sent.returncode == 0 and "1 holds" in sent.stdout, sent.stderr
+    assert (tmp_path / "report.rerun.json").is_file()
     (tmp_path / "bench" / "runs" / "minimal" / "seed-0" / "one" / "best.cu").write_text("us: 900\n")
     assert asked("rerun", tmp_path / "bench", "--quiet").returncode == 1
     assert_one_clear_line(asked("rerun", tmp_path), "is no run directory")

@@ -173,7 +173,8 @@ def test_a_page_needs_no_network_and_escapes_what_others_wrote(finished: RunAcco
     outline = Outline(page)
     assert not outline.open and "At shapes that the search never saw" in page
     scripts = [attributes for tag, attributes in outline.seen if tag == "script"]
-    assert [each.get("type") for each in scripts] == ["application/json", "text/plain", None]
+    kinds = [each.get("type") for each in scripts]
+    assert kinds == ["application/json", "text/plain", "text/plain", None]
     links = [each.get(name) for _, each in outline.seen for name in ("src", "href")]
     assert [link for link in links if link and not link.startswith(("#", "data:"))] == []
     ids = [attributes["id"] for _, attributes in outline.seen if "id" in attributes]
