@@ -11,8 +11,9 @@ import gzip
 import re
 import zlib
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field, FiniteFloat, ValidationError
 
 from ..harness.errors import UserError
 from ..harness.files import read_source, read_text
@@ -22,6 +23,7 @@ from ..harness.records.readings import AS_WRITTEN, Reading
 from ..harness.records.record import Record
 from ..harness.records.tasks import Task
 from ..harness.records.timings import Provenance
+from ..harness.task.unseen import MOST_SHAPES
 from ..memory.run.artifacts import ArtifactStore
 from ..memory.run.directory import ARTIFACTS
 from ..memory.run.journal import latest
@@ -34,10 +36,14 @@ from .directory import is_suite, read_outcomes, read_suite
 
 ELEMENT = "claims"
 """Id of the element of a page that holds them."""
-LARGEST_CLAIMS = 256 << 20
-"""Bytes of what is embedded in a page, unpacked."""
+LARGEST_CLAIMS = 32 << 20
+"""Bytes of what is embedded in a page, unpacked; of a larger bench the directory alone is measured
+again."""
 _EMBEDDED = re.compile(rf'<script type="text/plain" id="{ELEMENT}">([A-Za-z0-9+/=]*)</script>')
 _WRITE_IT = "write it again with `kernelblaster report DIRECTORY --html FILE`"
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Figures(Record):
@@ -45,12 +51,12 @@ class Figures(Record):
 
     gpu: str
     provenance: Provenance
-    initial_us: float
-    best_us: float
-    gain: float
+    initial_us: Positive
+    best_us: Positive
+    gain: Positive
     """Time of the initial kernel over the winner's."""
-    gain_interval: tuple[float, float]
-    baselines: dict[str, float]
+    gain_interval: tuple[Positive, Positive]
+    baselines: dict[str, FiniteFloat]
     """PyTorch's times and the speedup over the faster of them, where it was measured."""
 
 
@@ -64,9 +70,9 @@ class Texts(Record):
     winner: str
     dimensions: dict[str, int] = Field(default_factory=dict)
     reading: Reading = AS_WRITTEN
-    reference_seconds: float | None = None
-    confirm_seconds: float
-    shapes: int
+    reference_seconds: Positive | None = None
+    confirm_seconds: float = Field(ge=0)
+    shapes: int = Field(ge=0, le=MOST_SHAPES)
     """How many unseen sizes were drawn, with the run's seed."""
     held: tuple[dict[str, int], ...] = ()
     """The unseen sizes at which the winner held: what differs from the task's."""
@@ -125,8 +131,11 @@ def claims_in(directory: Path) -> Claims:
 
 
 def embedded(claims: Claims) -> str:
-    """Return claims as they stand in a page: base64 of gzip of JSON."""
-    return base64.b64encode(gzip.compress(claims.model_dump_json().encode(), mtime=0)).decode()
+    """Return claims as they stand in a page: base64 of gzip of JSON; "" where they are too many."""
+    told = claims.model_dump_json().encode()
+    if len(told) > LARGEST_CLAIMS:
+        return ""
+    return base64.b64encode(gzip.compress(told, mtime=0)).decode()
 
 
 def _of_page(page: Path) -> Claims:
@@ -157,6 +166,9 @@ def _claim(directory: Path, run: Path, policy: str) -> Claim:
         )
     except UserError as error:
         return claim.model_copy(update={"reason": str(error), "damaged": True})
+    except (ValidationError, LookupError, TypeError) as error:
+        reason = f"{run} is damaged: {' '.join(str(error).split())[:200]}"
+        return claim.model_copy(update={"reason": reason, "damaged": True})
 
 
 def figures_of(result: RunResult) -> Figures:

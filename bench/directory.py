@@ -32,6 +32,8 @@ from .records import SUITE_FORMAT, Ended, PlannedRun, SuiteLock
 
 SUITE_FILE, RERUN_FILE = "suite.json", "rerun.json"
 _HELD = "suite.lock"
+_COPYING = ".copying-"
+"""How the name of a knowledge base begins that is being copied."""
 
 
 def is_suite(directory: Path) -> bool:
@@ -109,6 +111,8 @@ def held(directory: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(f"the bench in {directory} is run by another process") from None
+        for left in (directory / "knowledge").glob(f"**/{_COPYING}*"):
+            shutil.rmtree(left, ignore_errors=True)
         yield
     finally:
         os.close(descriptor)
@@ -154,7 +158,7 @@ def prepare_knowledge(directory: Path, lock: SuiteLock, run: PlannedRun) -> Path
     if lock.knowledge_from and not place.exists() and reads_knowledge(lock.context_of(run)):
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(dir=place.parent, prefix=".copying-") as beside:
+            with TemporaryDirectory(dir=place.parent, prefix=_COPYING) as beside:
                 made = Path(beside) / place.name
                 shutil.copytree(lock.knowledge_from, made)
                 made.rename(place)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from ..harness.errors import UserError, in_shell
+from ..harness.errors import UserError, in_shell, unwritten
 from .flags import (
     DeviceName,
     Gpu,
@@ -107,6 +109,8 @@ def bench(
     from ..bench.results import write_results
     from ..nodes.records.plan import RunContext
 
+    if html:
+        _require_writable(html)
     origin = _origin(suite, flags)
     going_on = place.is_suite(Path(origin))
     kind, _, numbers = (device or "").partition(":")
@@ -144,16 +148,26 @@ def bench(
             place.forget_failed(directory, lock)
         code = _run(directory, lock, jobs, gpus, console, quiet=quiet)
         results = write_results(directory, lock)
-    if html:
-        write_report(html, [directory], "html")
     if as_json:
         print_json(results.model_dump(mode="json") | {"directory": str(directory)})
     else:
         show_results(console, lock, results, directory)
-        if html:
-            say(f"Report: {html}")
+    if html:
+        write_report(html, [directory], "html")
+        say(f"Report: {html}", aside=as_json)
     if code:
         raise typer.Exit(code)
+
+
+def _require_writable(file: Path) -> None:
+    """Look before the first run whether a file can be written after the last. Raises UserError."""
+    try:
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with NamedTemporaryFile(dir=file.parent):
+            pass
+    except OSError as error:
+        raise UserError(f"{unwritten(file, error)}, or name another file") from error
 
 
 def _require_nothing_new(context: typer.Context) -> None:

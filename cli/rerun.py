@@ -29,6 +29,9 @@ def rerun(
     gpu: Gpu = None,
     gpus: Gpus = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Winners at a time.")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Of a report: run the Python of its references.")
+    ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -56,6 +59,11 @@ def rerun(
     if gpus is not None:
         chosen = with_gpus(device or "cuda", gpus)
     place = place.resolve()
+    if place.is_file() and not trust:
+        raise UserError(
+            f"{place} holds references, whose Python would run as yours: where you know who made "
+            "it, say so with --trust"
+        )
     written = place.with_suffix(f".{RERUN_FILE}") if place.is_file() else place / RERUN_FILE
     try:
         found = run_until_stopped(measure_again(place, chosen, gpu or "", jobs, told))

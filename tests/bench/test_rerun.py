@@ -11,7 +11,7 @@ import graph_support
 import pytest
 from benches import done, planned
 
-from kernelblaster.bench.claims import Figures
+from kernelblaster.bench.claims import Figures, claims_of, embedded
 from kernelblaster.bench.rerun import compared, rerun
 from kernelblaster.harness.devices.gates import Gates
 from kernelblaster.harness.errors import UserError
@@ -59,6 +59,25 @@ def test_a_report_can_be_measured_again_by_whoever_gets_it(
     page.write_text(run_html(read_run(run, whole=True)))
     assert verdicts(page) == {"one": "holds"}
     text = page.read_text()
+    escaping = claims_of(page)
+    (claim,) = escaping.claims
+    assert claim.texts is not None
+    named = claim.texts.model_copy(update={"name": f"{tmp_path}/../\0escaped"})
+    odd = escaping.model_copy(
+        update={"claims": (claim.model_copy(update={"texts": named}),)}
+    )
+    page.write_text(f'<script type="text/plain" id="claims">{embedded(odd)}</script>')
+    assert verdicts(page) == {"one": "holds"}
+    assert not list(tmp_path.parent.glob("*escaped*"))
+    for wrong in ({"gain": float("nan")}, {"gain_interval": (1.0, float("inf"))}, {"best_us": 0.0}):
+        assert claim.figures is not None
+        figures = claim.figures.model_copy(update=wrong)
+        odd = escaping.model_copy(
+            update={"claims": (claim.model_copy(update={"figures": figures}),)}
+        )
+        page.write_text(f'<script type="text/plain" id="claims">{embedded(odd)}</script>')
+        with pytest.raises(UserError, match="are damaged"):
+            verdicts(page)
     page.write_text(text.replace('id="claims">', 'id="claims">AAAA'))
     with pytest.raises(UserError, match="are damaged: write it again"):
         verdicts(page)

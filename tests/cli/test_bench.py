@@ -44,6 +44,8 @@ def suite(tmp_path: Path) -> Path:
         (("--level", "9"), "level9"),
         (("--set", "N=3"), "--set names a size of one task"),
         (("--kernelbench", "nowhere"), "name a suite"),
+        (("--html", "nowhere/report.html"), "or name another file"),
+        (("--html", "."), "or name another file"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_leaves_nothing(
@@ -89,7 +91,8 @@ def test_a_bench_that_is_over_is_shown_and_its_winners_are_measured_again(
     again = asked("rerun", tmp_path / "bench")
     assert again.returncode == 0 and "1 holds" in again.stdout, again.stderr
     assert (tmp_path / "bench" / "rerun.json").is_file()
-    sent = asked("rerun", page)
+    assert_one_clear_line(asked("rerun", page), "say so with --trust")
+    sent = asked("rerun", page, "--trust")
     assert sent.returncode == 0 and "1 holds" in sent.stdout, sent.stderr
     assert (tmp_path / "report.rerun.json").is_file()
     (tmp_path / "bench" / "runs" / "minimal" / "seed-0" / "one" / "best.cu").write_text("us: 900\n")

@@ -88,7 +88,7 @@ class HeldGpu:
             if about.out_of_memory and about.candidate_loaded:
                 self._require_room(body)
                 # Others, who know nothing of the lock, may have had that memory until now.
-                about, answer = self._request(body, True, kind, alone)
+                about, answer = self._request(body, True, kind, alone=True)
                 if about.out_of_memory and about.candidate_loaded:
                     return _failure(Outcome.CRASHED, BESIDE_IT)
         except WorkerTimedOut as error:

@@ -109,6 +109,8 @@ def are_alike(first: CasePlan, second: CasePlan) -> bool:
     """Say whether a case computed again is the one that was kept."""
     if (first.name, first.how) != (second.name, second.how):
         return False
+    if [each is None for each in first.own_errors] != [each is None for each in second.own_errors]:
+        return False  # One of them lacked the memory for double precision.
     pairs = list(zip(first.tolerances, second.tolerances, strict=False))
     return len(first.tolerances) == len(second.tolerances) and all(
         a is b is None or (a is not None and b is not None and _are_near(a, b)) for a, b in pairs

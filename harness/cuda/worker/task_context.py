@@ -108,7 +108,8 @@ class TaskContext:
                         self.reference, self.task.variation, usual.is_met_by
                     )
                 )
-            if self.kept:
+            # Another time there may be the memory.
+            if self.kept and not self.reference.lacked_memory_for_double:
                 self.kept.keep_cases(
                     KeptCases(
                         self._plans[0], self._constants, tuple(self.timed_tolerances),
@@ -149,7 +150,7 @@ class TaskContext:
             return self._answers(instance, copy.deepcopy(instance.model), _fresh)
 
     def exact_answers(self, instance: Instance) -> list[torch.Tensor]:
-        """Return PyTorch's outputs in double precision."""
+        """Return PyTorch's outputs in double precision. Raises ReferenceFault."""
         answers = self.answers(instance)
         exact = double_answers(self.reference, instance.model, instance.arguments, answers)
         return [

@@ -14,7 +14,7 @@ from ...judge.reports import CaseReport
 from ...judge.run_verdict import limits_of_task
 from ...judge.tensor_comparison import are_equal, compare, largest_error, largest_finite
 from ...judge.verification import least_own_error
-from ...reference.loading.model import Instance
+from ...reference.loading.model import Instance, ReferenceFault, lacks_memory
 from ...task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
 from ..launching.buffers import PAINTINGS, Buffers
 from ..launching.candidate import Fault, LoadedProgram, NotLoaded, Program
@@ -156,6 +156,7 @@ class _Verification:
         self._relied: list[str] = []
         self._launches, self._largest, self._ratio = 0, 0.0, 0.0
         self._exact_cases, self._exact_seconds = 0, 0.0
+        self._lacked_memory = context.reference.lacked_memory_for_double
         self._all_twice = all_twice
         self._repeated, self._repeat_seconds = 0, 0.0
 
@@ -238,7 +239,7 @@ class _Verification:
         }
         if self._relied:
             found["relies_on"] = ", ".join(self._relied)
-        if context.reference.lacked_memory_for_double:
+        if self._lacked_memory:
             found["without_double"] = "the GPU's memory does not suffice for it"
         return found | limits_of_task(context.task, context.weak_to, context.degenerate)
 
@@ -248,10 +249,10 @@ class _Verification:
         self._machine.finish_device()
         self._parts.end("pytorch")
         affordable = plan.exact and self._exact_seconds < EXACT_SECONDS
-        exact = self._context.exact_answers(instance) if affordable else []
+        exact = self._exact(instance) if affordable else []
         self._machine.finish_device()
         self._exact_seconds += self._parts.end("exact")
-        self._exact_cases += bool(exact)
+        self._exact_cases += any(each.dtype is torch.float64 for each in exact)
         for index, spec in enumerate(self._context.outputs):
             first, second = results[0][index], results[-1][index]
             wanted, tolerance = expected[index], plan.tolerances[index]
@@ -270,6 +271,19 @@ class _Verification:
             if again and self.repeat is None:
                 self.repeat = (plan.name, again.message)
         self._parts.end("compare")
+
+
+    def _exact(self, instance: Instance) -> list[torch.Tensor]:
+        """Return the answers in double precision; none where a large task lacks the memory: they
+        say how precise a right answer is, and are no part of the verdict."""
+        reference = self._context.reference
+        try:
+            return self._context.exact_answers(instance)
+        except ReferenceFault as fault:
+            if not (reference.double_is_dispensable and lacks_memory(fault)):
+                raise
+            self._lacked_memory = True
+            return []
 
 
 def _precision(got: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor, dtype: str) -> float:

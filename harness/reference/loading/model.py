@@ -63,7 +63,7 @@ class ReferenceFault(Exception):
 
 def lacks_memory(error: BaseException) -> bool:
     """Say whether memory that could not be had is the reason: another time there may be more."""
-    words = ("allocate memory", "out of memory")
+    words = ("allocate memory", "out of memory", "ALLOC_FAILED")
     kinds = (MemoryError, torch.OutOfMemoryError)
     return any(isinstance(each, kinds) for each in causes(error)) or any(
         each in str(error) for each in words

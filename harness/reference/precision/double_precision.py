@@ -26,19 +26,21 @@ def double_answers(
     arguments: Sequence[Any],
     answers: Sequence[torch.Tensor],
     mode: AbstractContextManager[Any] | None = None,
+    *,
+    dispensable: bool = False,
 ) -> list[torch.Tensor | None]:
     """Return what `answers` are in double precision; None where a model insists on its own type.
 
     Model and arguments stay as they are. Operations run under a `mode` of PyTorch, where one is
-    given. Raises ReferenceFault where memory is short; where the reference says that double
-    precision is dispensable, None then too.
+    given. Raises ReferenceFault where memory is short; None then too where that is dispensable,
+    which the reference notes.
     """
     nothing: list[torch.Tensor | None] = [None] * len(answers)
     try:
         found = double_run(reference, model, arguments, mode)
     except (ReferenceFault, RuntimeError) as error:
         if lacks_memory(error):
-            if reference.double_is_dispensable:
+            if dispensable:
                 reference.lacked_memory_for_double = True
                 return nothing
             raise ReferenceFault(f"in double precision: {error}") from error

@@ -85,10 +85,12 @@ def tolerance_of(
         own = excess(answer, exact, relative, rounding)
         several = excess(answer, exact, relative, rounding, factor)
         if plain is not None:
-            relative = max(relative, min(relative_error(plain, exact, square), LARGEST_SHARE))
-            beyond = excess(plain, exact, relative)
+            # The factor is of the relative part: what peaks are off is no room for all the rest.
             times = EXAMPLE_FACTOR if is_example else 1.0
-            several = max(several, excess(plain, exact, relative, factor=times))
+            own_share = times * relative_error(plain, exact, square)
+            relative = max(relative, min(own_share, LARGEST_SHARE))
+            beyond = excess(plain, exact, relative)
+            several = max(several, times * beyond)
             # Where all of it is a bound, most kernels are as much less off as most sums are.
             own = max(own, beyond * (1.0 if is_example else WALK_OF_MOST / WALK))
     absolute = base.absolute

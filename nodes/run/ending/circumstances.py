@@ -20,8 +20,7 @@ _TOLD = {
     "full_size_not_secret": "the inputs at full size were the usual ones ({})",
     "task_weak_to": "the checks of this task would not notice {}",
     "full_size_unchecked": "the answer at full size was not compared ({})",
-    "without_double": "PyTorch's own error at full size is not known ({}): the usual tolerances "
-    "were taken there",
+    "without_double": "at full size not all answers are known in double precision ({})",
     "compile_failure": "torch.compile was not measured ({})",
 }
 _NOT_WORTH_TELLING = (

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import simulated_kernels as kernels
+import torch
 from cuda_support import HostMachine, compile_c
 
 from kernelblaster.harness.cuda.parent.answers import baseline_facts
@@ -22,6 +23,7 @@ from kernelblaster.harness.cuda.worker.verify_run import verify
 from kernelblaster.harness.judge.timing import Stopping
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.reference.cases.mutants import Mutants
+from kernelblaster.harness.reference.precision import double_precision
 from kernelblaster.harness.task.loading import load_task
 
 TEXT = kernels.SCALE_TASK.replace("N = 4194304", "N = 1021")
@@ -79,6 +81,21 @@ def test_a_secrets_cases_are_not_kept(task: Task, tmp_path: Path) -> None:
     assert [path.read_text() for path in sorted(tmp_path.iterdir())] == before
 
 
+def test_cases_that_lacked_the_memory_for_double_precision_are_not_kept(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*given: Any) -> None:
+        raise torch.OutOfMemoryError("none left")
+
+    monkeypatch.setattr(double_precision, "double_run", none_left)
+    kept = Kept(tmp_path, task, "a GPU")
+    lacking = known(TaskContext(task, "cpu", kept, double_is_dispensable=True))
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    assert known(TaskContext(task, "cpu", kept)) != lacking
+    assert list(tmp_path.iterdir())
+
+
 def loosened(kept: dict[str, Any]) -> None:
     for plan in kept["plans"]:
         plan["tolerances"][0]["absolute"] *= 100
@@ -93,7 +110,12 @@ def drawn_otherwise(kept: dict[str, Any]) -> None:
         plan["tolerances"] = [None]
 
 
-@pytest.mark.parametrize("change", [loosened, shortened, drawn_otherwise, None])
+def unknowing(kept: dict[str, Any]) -> None:
+    for plan in kept["plans"]:
+        plan["own_errors"] = [None]
+
+
+@pytest.mark.parametrize("change", [loosened, shortened, drawn_otherwise, unknowing, None])
 def test_what_is_not_as_it_was_is_found_out_anew(
     task: Task, tmp_path: Path, choices: list[int], change: Callable[[dict[str, Any]], None] | None
 ) -> None:

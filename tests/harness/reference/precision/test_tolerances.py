@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelblaster.harness.judge.tensor_comparison import all_agree
+from kernelblaster.harness.judge.tensor_comparison import all_agree, compare
 from kernelblaster.harness.records.tensors import Tolerance
 from kernelblaster.harness.reference.precision.tolerances import (
     Scale,
@@ -103,6 +103,18 @@ def test_there_is_room_for_several_times_what_one_plain_kernel_is_off(off: float
     assert all_agree([(exact + 2.9 * off).float()], [ONES], [tolerance])
     most = max(1e-4 + 1e-4, 3 * off + 1e-4)
     assert not all_agree([(exact + 1.1 * most).float()], [ONES], [tolerance])
+
+
+@pytest.mark.parametrize("off", [4e-5, 1e-4])
+def test_what_a_plain_kernel_is_off_at_peaks_is_no_room_for_all_the_rest(off: float) -> None:
+    exact = 1e-3 * torch.randn(100_000, dtype=torch.float64)
+    exact[::5000] = 10.0
+    peaks = torch.where(exact == 10.0, exact, 0.0)
+    given = (exact.float(), exact, exact * (1 + off))
+    tolerance = tolerance_of(*given, scale="both", cast=False, is_example=True)
+    assert tolerance is not None
+    mismatch = compare(peaks.float(), exact.float(), tolerance, "out0")
+    assert mismatch is not None and mismatch.count > 90_000
 
 
 def test_numbers_of_other_kinds() -> None:
