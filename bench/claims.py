@@ -39,6 +39,8 @@ ELEMENT = "claims"
 LARGEST_CLAIMS = 32 << 20
 """Bytes of what is embedded in a page, unpacked; of a larger bench the directory alone is measured
 again."""
+SAME = 1e-3
+"""How far two figures of one simulated gain may be apart, relative."""
 _EMBEDDED = re.compile(rf'<script type="text/plain" id="{ELEMENT}">([A-Za-z0-9+/=]*)</script>')
 _WRITE_IT = "write it again with `kernelblaster report DIRECTORY --html FILE`"
 
@@ -146,9 +148,32 @@ def _of_page(page: Path) -> Claims:
         )
     try:
         unpacked = zlib.decompressobj(31).decompress(base64.b64decode(found[1]), LARGEST_CLAIMS)
-        return Claims.model_validate_json(unpacked)
+        claims = Claims.model_validate_json(unpacked)
+        for each in claims.claims:
+            _require_one_story(each)
+        return claims
     except (binascii.Error, zlib.error, ValidationError) as error:
         raise UserError(f"the claims in {page} are damaged: {_WRITE_IT}") from error
+
+
+def _require_one_story(claim: Claim) -> None:
+    """Require that what a page says of a winner is one gain, however it says it.
+
+    Raises:
+        UserError: it says several.
+    """
+    said = claim.figures
+    if said is None:
+        return
+    low, high = said.gain_interval
+    by_times = said.initial_us / said.best_us
+    simulated = said.provenance is Provenance.SIMULATED  # Else it was found in pairs of rounds.
+    if not low <= said.gain <= high or (simulated and abs(by_times / said.gain - 1.0) > SAME):
+        raise UserError(
+            f"the claim on {claim.task} ({claim.policy}) contradicts itself: a gain of "
+            f"{said.gain:.4g}, between {low:.4g} and {high:.4g}, from {said.initial_us:.4g} to "
+            f"{said.best_us:.4g} us"
+        )
 
 
 def _claim(directory: Path, run: Path, policy: str) -> Claim:

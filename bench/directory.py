@@ -2,6 +2,7 @@
 
     suite.json                        the lock: versions, settings, tasks, variants, seeds
     tasks/NAME.py                     each task's text
+    base/                             the knowledge base that was begun with, if one was named
     knowledge/FOLDER/seed-S[/NAME]/   knowledge bases
     runs/FOLDER/seed-S/NAME/          run directories, as `optimize` makes them
     outcomes/FOLDER/seed-S/NAME.json  one file for each run that is over
@@ -32,6 +33,7 @@ from .records import SUITE_FORMAT, Ended, PlannedRun, SuiteLock
 
 SUITE_FILE, RERUN_FILE = "suite.json", "rerun.json"
 _HELD = "suite.lock"
+_BASE = "base"
 _COPYING = ".copying-"
 """How the name of a knowledge base begins that is being copied."""
 
@@ -58,12 +60,17 @@ def begin(directory: Path, lock: SuiteLock, tasks: tuple[SuiteTask, ...]) -> Non
     """
     try:
         found = {each.name for each in directory.iterdir()} if directory.exists() else set()
-        if found - {"tasks", "stages", _HELD}:  # `stages` may be that of another bench.
+        if found - {"tasks", "stages", _BASE, _HELD}:  # `stages` may be that of another bench.
             raise UserError(f"{directory} is not empty; choose another with --out")
         for task in tasks:
             write_atomically(task_path(directory, task.name), task.source.encode())
+        if lock.knowledge_from:  # Whatever becomes of it, all variants begin with the same.
+            shutil.rmtree(directory / _BASE, ignore_errors=True)
+            shutil.copytree(lock.knowledge_from, directory / _BASE)
         text = lock.model_dump_json(indent=2) + "\n"
         write_atomically(directory / SUITE_FILE, text.encode())
+    except shutil.Error as error:
+        raise UserError(f"cannot copy {lock.knowledge_from} to {directory}: {error}") from error
     except OSError as error:
         raise UserError(unwritten(directory, error)) from error
 
@@ -160,7 +167,8 @@ def prepare_knowledge(directory: Path, lock: SuiteLock, run: PlannedRun) -> Path
             place.parent.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(dir=place.parent, prefix=_COPYING) as beside:
                 made = Path(beside) / place.name
-                shutil.copytree(lock.knowledge_from, made)
+                kept = directory / _BASE  # A bench of an earlier version has none.
+                shutil.copytree(kept if kept.is_dir() else lock.knowledge_from, made)
                 made.rename(place)
         except (OSError, shutil.Error) as error:
             if not place.exists():  # Else another run of these has just made it.

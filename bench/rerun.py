@@ -12,7 +12,7 @@ import asyncio
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,6 +90,8 @@ async def rerun(
     known = await asyncio.to_thread(claims_of, place)
     before = known.device
     chosen, _ = device_choice(device or (before.kind if before.kind == "simulated" else "auto"))
+    if chosen.startswith("deferred"):
+        raise UserError("--device deferred measures nothing here: run it where the GPU is")
     simulated = chosen == "simulated"
     opened = open_device(chosen, gpu or (before.gpu if simulated else ""))
     room = asyncio.Semaphore(jobs or (len(os.sched_getaffinity(0)) if simulated else 1))
@@ -127,13 +129,18 @@ async def _again(claim: Claim, device: Device) -> Again:
                 return Again(**named, verdict="fails", reason=reason, claimed=claimed)
             measured = claimed.provenance is not Provenance.SIMULATED
             shapes = await _elsewhere(task, texts, claim.seed, measured, gates)
+            looked_at = [each.dimensions for each in shapes]
+            unseen = [each for each in texts.held if each not in looked_at]
     except UserError as error:
         return Again(**named, verdict="fails", reason=str(error))
     verdict, reason = compared(claimed, now)
+    if unseen and not reason:
+        told = "; ".join(map(_sizes, unseen))
+        reason = f"said to hold too at sizes that are not drawn again: {told}"
     for each in shapes:
         if not each.holds:
-            sizes = ", ".join(f"{name} = {value}" for name, value in each.dimensions.items())
-            verdict, reason = "fails", f"at {sizes}: {outcome_in_words(each.outcome, each.reason)}"
+            said = outcome_in_words(each.outcome, each.reason)
+            verdict, reason = "fails", f"at {_sizes(each.dimensions)}: {said}"
     return Again(
         **named, verdict=verdict, reason=reason, claimed=claimed, now=now, shapes=shapes
     )
@@ -218,6 +225,10 @@ async def _elsewhere(
         await shape_check(gates, task, other, texts.winner)
         for other in drawn if changed_dimensions(task, other) in texts.held
     ])  # fmt: skip
+
+
+def _sizes(dimensions: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in dimensions.items())
 
 
 async def _task(texts: Texts, scratch: Path) -> Task:

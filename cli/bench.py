@@ -212,6 +212,7 @@ def _begun(
     from ..bench.variants import ablation, parse_variants
     from ..harness.suites.finding import find_suite
     from ..nodes.common.policies import editable
+    from ..tools.workspace import read_knowledge
 
     if ablate and policy != "kernelblaster":
         raise UserError("--ablate says what is compared: leave --policy out")
@@ -230,6 +231,8 @@ def _begun(
             raise UserError(
                 f"--knowledge {knowledge}: write shared, each, or the directory of a base"
             )
+        with read_knowledge(base) as begun_with:
+            begun_with.snapshot()
     lock = lock_of(
         found, context, variants, seeds, flags.reading,
         knowledge="each" if knowledge == "each" else "shared", knowledge_from=base, named=named,

@@ -97,12 +97,15 @@ def kb_merge(
     kb: KnowledgeDirectory = None,
 ) -> None:
     """Take over what another base knows and this one does not."""
+    from ..memory.knowledge.directory import EVIDENCE_FILE
     from ..memory.knowledge.exchange.identity import check_ids
     from ..tools.workspace import open_knowledge, read_knowledge
 
     ours = knowledge_directory(kb)
     if other.resolve() == ours.resolve():
         raise UserError(f"{other} is the base itself; name another directory")
+    if not (other / EVIDENCE_FILE).is_file():
+        raise UserError(f"{other} holds no {EVIDENCE_FILE}: name the directory of a base")
     with (
         read_knowledge(str(other)) as theirs,
         open_knowledge(str(ours)) as knowledge,

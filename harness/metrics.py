@@ -379,7 +379,8 @@ def _base(outcome: TaskOutcome, against: Against) -> float | None:
 
 
 def _geometric_mean(values: np.ndarray[Any, Any]) -> float:
-    return float(np.exp(np.log(values).mean()))
+    with np.errstate(divide="ignore"):  # Of what failed a score is zero, and so is their mean.
+        return float(np.exp(np.log(values).mean()))
 
 
 def _require(values: Sequence[object]) -> None:

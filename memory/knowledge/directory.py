@@ -16,6 +16,8 @@ from ..records.states import EARLIER_SIGNATURES, SIGNATURE_NAME
 FORMAT = "kernelblaster-knowledge-base"
 VERSION = 1
 MARKER = "kb.json"
+EVIDENCE_FILE = "evidence.sqlite"
+"""The journal of all that was learned: the truth."""
 _TEMPORARY = f".{MARKER}.writing"
 
 

@@ -15,7 +15,7 @@ from ..records.optimizations import Optimization
 from ..records.policy import PolicyContext
 from ..records.states import PerformanceState, Signature
 from ..records.update import KnowledgeUpdate
-from .directory import Lock, prepare
+from .directory import EVIDENCE_FILE, Lock, prepare
 from .entries import entries_of, state_entry, task_entry
 from .journal import Entry, Journal
 from .kernels import (
@@ -91,7 +91,7 @@ class KnowledgeBase:
             copied: work on a copy in memory, as it is at this moment: see `Database`.
         """
         self.directory = directory
-        self._journal = Journal(directory / "evidence.sqlite", copied=copied)
+        self._journal = Journal(directory / EVIDENCE_FILE, copied=copied)
         self._seed = seed
         self._texts = TextIndex(directory / "chroma" / "texts")
         self._lock = Lock(directory / "index.lock") if with_index else None

@@ -11,7 +11,7 @@ import graph_support
 import pytest
 from benches import done, planned
 
-from kernelblaster.bench.claims import Figures, claims_of, embedded
+from kernelblaster.bench.claims import Figures, claims_in, embedded
 from kernelblaster.bench.rerun import compared, rerun
 from kernelblaster.harness.devices.gates import Gates
 from kernelblaster.harness.errors import UserError
@@ -58,32 +58,62 @@ def test_a_report_can_be_measured_again_by_whoever_gets_it(
     run = finished / "runs" / "minimal" / "seed-0" / "one"
     page.write_text(run_html(read_run(run, whole=True)))
     assert verdicts(page) == {"one": "holds"}
+    with pytest.raises(UserError, match="measures nothing here"):
+        asyncio.run(rerun(page, "deferred", "H100"))
     text = page.read_text()
-    escaping = claims_of(page)
-    (claim,) = escaping.claims
-    assert claim.texts is not None
-    named = claim.texts.model_copy(update={"name": f"{tmp_path}/../\0escaped"})
-    odd = escaping.model_copy(
-        update={"claims": (claim.model_copy(update={"texts": named}),)}
-    )
-    page.write_text(f'<script type="text/plain" id="claims">{embedded(odd)}</script>')
-    assert verdicts(page) == {"one": "holds"}
-    assert not list(tmp_path.parent.glob("*escaped*"))
-    for wrong in ({"gain": float("nan")}, {"gain_interval": (1.0, float("inf"))}, {"best_us": 0.0}):
-        assert claim.figures is not None
-        figures = claim.figures.model_copy(update=wrong)
-        odd = escaping.model_copy(
-            update={"claims": (claim.model_copy(update={"figures": figures}),)}
-        )
-        page.write_text(f'<script type="text/plain" id="claims">{embedded(odd)}</script>')
-        with pytest.raises(UserError, match="are damaged"):
-            verdicts(page)
     page.write_text(text.replace('id="claims">', 'id="claims">AAAA'))
     with pytest.raises(UserError, match="are damaged: write it again"):
         verdicts(page)
     page.write_text(text.replace('id="claims">', 'id="other">'))
     with pytest.raises(UserError, match="is no report of a run or suite"):
         verdicts(page)
+
+
+def edited(finished: Path, page: Path, of: str, **update: Any) -> Path:
+    """A page in which a run's figures, or its texts, say something else."""
+    known = claims_in(finished / "runs" / "minimal" / "seed-0" / "one")
+    (claim,) = known.claims
+    said = getattr(claim, of).model_copy(update=update)
+    odd = known.model_copy(update={"claims": (claim.model_copy(update={of: said}),)})
+    page.write_text(f'<script type="text/plain" id="claims">{embedded(odd)}</script>')
+    return page
+
+
+@pytest.mark.parametrize(
+    ("update", "words"),
+    [
+        ({"gain": float("nan")}, "are damaged"),
+        ({"gain_interval": (1.0, float("inf"))}, "are damaged"),
+        ({"best_us": 0.0}, "are damaged"),
+        ({"gain": 50.0}, "contradicts itself"),
+        ({"gain_interval": (0.5, 0.6)}, "contradicts itself"),
+        ({"best_us": 0.1}, "contradicts itself"),
+    ],
+)
+def test_what_a_page_says_of_a_gain_is_one_number(
+    finished: Path, tmp_path: Path, update: dict[str, Any], words: str
+) -> None:
+    page = edited(finished, tmp_path / "page.html", "figures", **update)
+    with pytest.raises(UserError, match=words):
+        verdicts(page)
+
+
+def test_a_page_names_no_file(finished: Path, tmp_path: Path) -> None:
+    name = f"{tmp_path}/../\0escaped"
+    assert verdicts(edited(finished, tmp_path / "page.html", "texts", name=name)) == {"one": "holds"}
+    assert not list(tmp_path.parent.glob("*escaped*"))
+
+
+def test_sizes_that_are_not_looked_at_again_are_told(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none(*given: Any, **more: Any) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr("kernelblaster.bench.rerun.unseen_tasks", none)
+    page = edited(finished, tmp_path / "page.html", "texts", held=({"nosuch": 3},))
+    told = asyncio.run(rerun(page, "simulated")).claims[0]
+    assert told.verdict == "holds" and "not drawn again: nosuch = 3" in told.reason
 
 
 def test_a_claim_that_was_too_high_and_a_winner_that_fails_are_told(

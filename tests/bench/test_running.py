@@ -155,7 +155,9 @@ def test_a_base_that_is_begun_with_is_copied_and_not_written(tmp_path: Path) -> 
     base = tmp_path / "first" / "knowledge" / "kernelblaster" / "seed-0"
     before = (base / "evidence.sqlite").read_bytes()
     lock = planned(tmp_path / "second", "kernelblaster", knowledge_from=str(base))
-    done(tmp_path / "second", lock)
+    base.rename(tmp_path / "away")
+    done(tmp_path / "second", lock)  # It began with what was there when it began.
+    (tmp_path / "away").rename(base)
     copy = tmp_path / "second" / "knowledge" / "kernelblaster" / "seed-0" / "evidence.sqlite"
     assert copy.is_file() and (base / "evidence.sqlite").read_bytes() == before
 

@@ -37,6 +37,7 @@ def suite(tmp_path: Path) -> Path:
         (("--policy", "minimal,zero_shot", "--steps", "2"), "--steps: none of the policies"),
         (("--tasks", "two"), "is called so"),
         (("--knowledge", "nowhere"), "write shared, each"),
+        (("--knowledge", "."), "knowledge base"),
         (("--device", "deferred", "--gpu", "H100"), "waits for its measurements"),
         (("--gpu", "GTX0"), "GTX0"),
         (("--model", "nobody"), "nobody"),

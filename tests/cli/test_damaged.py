@@ -335,6 +335,23 @@ def test_a_knowledge_base_with_changed_entries_is_not_taken_over(
     assert_one_line(done, "is damaged", "nothing was taken over")
 
 
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (sql("evidence.sqlite", "INSERT OR REPLACE INTO sources VALUES ('ab12', 'text')"),
+         "the source ab12 is damaged"),
+        (sql("evidence.sqlite", "UPDATE entries SET body = 'garbage' WHERE kind = 'update'"),
+         "names no run and iteration"),
+        (lambda base: (base / "evidence.sqlite").unlink(), "holds no evidence.sqlite"),
+    ],
+)  # fmt: skip
+def test_a_knowledge_base_that_is_taken_over_is_whole(
+    place: Path, command: Any, damage: Damage, words: str
+) -> None:
+    damage(place / "kb")
+    assert_one_line(command("kb", "merge", place / "kb", "--kb", place / "theirs"), words)
+
+
 @pytest.mark.parametrize("name", ["nested", "a link to nowhere", "body of no text"])
 def test_a_knowledge_base_that_a_run_goes_on_with(place: Path, command: Any, name: str) -> None:
     damage, words = BASES[name]

@@ -51,6 +51,10 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
                   "[torch.randint(-99, 99, (96, 64), dtype=torch.int16)]"),
         {"out": ["int16[64]", "int16[96, 64]"], "args": ["x"]},
     ),
+    "a conversion alone": (
+        reference("return x.half(), x != 0", "[torch.randn(96, 64).relu()]"),
+        {"out": ["float16[96, 64]", "bool[96, 64]"], "degenerate": "^$"},
+    ),
     "inputs by name": (
         reference("return x * scale + bias", "{'bias': torch.randn(64), 'x': torch.randn(96, 64)}",
                   given="x, bias, scale=2.0"),

@@ -54,9 +54,10 @@ class Proof:
             if tolerance is None or float(wanted.isfinite().float().mean()) < LEAST_FINITE:
                 continue
             inputs = {
-                name: _sample(case.tensors[name]).to(wanted.dtype)
-                for name in case.instance.inputs
-                if case.tensors[name].numel() == answer.numel()
+                name: _sample(tensor)
+                for name, tensor in case.tensors.items()
+                if name in case.instance.inputs and tensor.numel() == answer.numel()
+                and tensor.dtype is answer.dtype  # Else to convert it is what the task is about.
             }
             self._outputs[index].append(_Output(f"out{index}", wanted, inputs, tolerance))
 

@@ -19,7 +19,7 @@ from ....harness.errors import UserError, told_of
 from ....harness.files import read_json
 from ....harness.records.identity import source_sha256
 from ....harness.records.record import Record
-from ..directory import prepare
+from ..directory import EVIDENCE_FILE, prepare
 from ..entries import UPDATE
 from ..journal import Entry, Journal
 from ..knowledge_base import KnowledgeBase
@@ -150,7 +150,7 @@ def take_over(knowledge: KnowledgeBase, document: KnowledgeDocument, path: Path)
     with TemporaryDirectory() as folder:
         beside = Path(folder) / "base"
         prepare(beside, create=True)
-        journal = Journal(beside / "evidence.sqlite")
+        journal = Journal(beside / EVIDENCE_FILE)
         try:
             journal.append(
                 [Entry(each.kind, each.id, json.dumps(each.content)) for each in document.entries],

@@ -14,7 +14,7 @@ import json
 from typing import Any
 
 from ....harness.errors import UserError
-from ....harness.records.identity import sha256_of_json
+from ....harness.records.identity import sha256_of_json, source_sha256
 from ...records.states import PerformanceState
 from ..entries import UPDATE
 from ..journal import Entry, Journal
@@ -25,7 +25,7 @@ from ..states.matching import found_id
 
 
 def check_ids(journal: Journal, *, with_marks: bool = False) -> None:
-    """Check every entry of a journal against its id.
+    """Check every entry of a journal against its id, and every source against its sum.
 
     Args:
         journal: of another base, or of a document.
@@ -35,13 +35,29 @@ def check_ids(journal: Journal, *, with_marks: bool = False) -> None:
     Raises:
         UserError: one is not what its id says, or of a kind that is not known here.
     """
-    for entry in journal.entries(but=UPDATE if with_marks else None):
+    for sha256, text in journal.sources().items():
+        if source_sha256(text) != sha256:
+            raise UserError(f"the source {sha256[:12]} is damaged: it is not what it was")
+    for entry in journal.entries():
         which = f"entry {entry.sequence} ({entry.kind[:40]})"
+        if with_marks and entry.kind == UPDATE:
+            _require_mark(entry, which)
+            continue
         if entry.kind not in KINDS:
             raise UserError(f"{which} is of a kind that this program does not know")
         if entry.id not in _ids(journal, entry):
             said = f"its content is not what its id {entry.id[:12]} says"
             raise UserError(f"{which} is damaged: {said}")
+
+
+def _require_mark(entry: Entry, which: str) -> None:
+    """Require that a mark of an update says whose it is. Raises UserError."""
+    try:
+        said = json.loads(entry.body)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict) or not {"run", "iteration"} <= said.keys():
+        raise UserError(f"{which} is damaged: it names no run and iteration")
 
 
 def _ids(journal: Journal, entry: Entry) -> set[str]:
