@@ -100,7 +100,8 @@ def test_what_a_page_says_of_a_gain_is_one_number(
 
 def test_a_page_names_no_file(finished: Path, tmp_path: Path) -> None:
     name = f"{tmp_path}/../\0escaped"
-    assert verdicts(edited(finished, tmp_path / "page.html", "texts", name=name)) == {"one": "holds"}
+    page = edited(finished, tmp_path / "page.html", "texts", name=name)
+    assert verdicts(page) == {"one": "holds"}
     assert not list(tmp_path.parent.glob("*escaped*"))
 
 
