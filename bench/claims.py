@@ -10,6 +10,7 @@ import binascii
 import gzip
 import re
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -130,6 +131,13 @@ def claims_in(directory: Path) -> Claims:
         for run, ended in read_outcomes(directory, lock)
     ]  # fmt: skip
     return Claims(device=lock.device, claims=tuple(claims))
+
+
+def together(found: Sequence[Claims]) -> Claims:
+    """Return the claims of several, measured on what the first of them were."""
+    return Claims(
+        device=found[0].device, claims=tuple(each for one in found for each in one.claims)
+    )
 
 
 def embedded(claims: Claims) -> str:

@@ -43,7 +43,7 @@ def kb_export(
             what = "all of it" if everything else "without evidence and sources"
             told = f"{len(document.entries)} entries, {what}"
     try:
-        write_atomically(file, text.encode())
+        write_atomically(file, text.encode(), handed_on=True)
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}; name another file") from error
     say(f"{file}: {told}, {len(text) / 1e3:.0f} kB")

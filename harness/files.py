@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,14 @@ from .errors import UserError
 _PIECE = 1 << 20
 
 
-def write_atomically(target: Path, data: bytes) -> None:
+def write_atomically(target: Path, data: bytes, *, handed_on: bool = False) -> None:
     """Write a file whole or not at all, on the disk before it appears.
+
+    Args:
+        target: the file.
+        data: what it holds.
+        handed_on: whether others are to read it, as far as the umask lets them; else its owner
+            alone.
 
     Raises:
         UserError: what is there is no regular file: a device, a pipe or a folder is not replaced.
@@ -24,7 +30,9 @@ def write_atomically(target: Path, data: bytes) -> None:
     """
     require_replaceable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".writing-")
+    temporary = str(target.parent / f".writing-{uuid.uuid4().hex}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o666 if handed_on else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

@@ -192,7 +192,7 @@ def run_html(run: RunAccount) -> str:
         facts=facts_of_run(run),
         profiles=profiles,
         by_rounds=by_rounds(run.plan.policy),
-        claims=embedded(claims_in(run.directory)) if run.result else "",
+        claims=embedded(claims_in(run.directory)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..bench.claims import claims_in, embedded, together
 from ..memory.records.evidence import Step
 from . import analyses, words
 from .page import render_page
@@ -79,4 +80,5 @@ def runs_html(runs: Sequence[RunAccount]) -> str:
         kicker="report of several runs", name="Runs together", on="", status="", sentence=said,
         tiles=tiles, comparisons=(), tables=(), curves=shown, groups=views, notes=(), facts=(),
         rows=[RunRow(run, str(run.directory)) for run in runs],
+        claims=embedded(together([claims_in(run.directory) for run in runs])),
     )  # fmt: skip

@@ -266,6 +266,6 @@ def _write(path: Path, form: str, body: Record) -> None:
         "body": value,
     }
     try:
-        write_atomically(path, (json.dumps(document) + "\n").encode())
+        write_atomically(path, (json.dumps(document) + "\n").encode(), handed_on=True)
     except OSError as error:
         raise UserError(f"{unwritten(path, error)}, or another with -o") from error

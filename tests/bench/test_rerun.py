@@ -20,6 +20,7 @@ from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.nodes.records.result import ShapeCheck
 from kernelblaster.reports.reading import read_run
 from kernelblaster.reports.run_page import run_html
+from kernelblaster.reports.runs_page import runs_html
 from kernelblaster.reports.suite_page import suite_html
 
 
@@ -58,6 +59,10 @@ def test_a_report_can_be_measured_again_by_whoever_gets_it(
     run = finished / "runs" / "minimal" / "seed-0" / "one"
     page.write_text(run_html(read_run(run, whole=True)))
     assert verdicts(page) == {"one": "holds"}
+    others = [finished / "runs" / "minimal" / "seed-0" / name for name in ("one", "two")]
+    page.write_text(runs_html([read_run(each, whole=False) for each in others]))
+    assert verdicts(page) == {"one": "holds", "two": "holds"}
+    page.write_text(run_html(read_run(run, whole=True)))
     with pytest.raises(UserError, match="measures nothing here"):
         asyncio.run(rerun(page, "deferred", "H100"))
     text = page.read_text()

@@ -164,3 +164,13 @@ def test_a_regular_file_is_replaced_whole(tmp_path: Path) -> None:
     write_atomically(path, b"one")
     write_atomically(path, b"two")
     assert path.read_bytes() == b"two" and [*path.parent.iterdir()] == [path]
+
+
+def test_what_is_handed_on_may_be_read_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        for handed_on, mode in ((True, 0o640), (False, 0o600)):
+            write_atomically(tmp_path / "file", b"x", handed_on=handed_on)
+            assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)

@@ -229,6 +229,6 @@ def write_file(path: Path, text: str, remedy: str = "then resume the run") -> No
         UserError: the disk is full or the directory is not writable.
     """
     try:
-        write_atomically(path, text.encode())
+        write_atomically(path, text.encode(), handed_on=True)
     except OSError as error:
         raise UserError(f"{unwritten(path, error)}, {remedy}") from error
