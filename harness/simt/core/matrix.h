@@ -21,7 +21,7 @@ static inline int fragment_column(int place, int lane, int rows) {
     return 8 * (place / (rows / 8)) + lane % 4 * 2;
 }
 
-/* matrix_other.c */
+/* matrix_other_types.c */
 bool has_mma_layout(int type);
 void store_matrix(Block *, Warp *, const Instruction *, int pc);
 void transpose_tile(Warp *, const Instruction *);
