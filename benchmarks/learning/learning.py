@@ -8,9 +8,8 @@
 Trained on the twelve tasks of recorded_tries/tasks, in several orders; asked on the tasks of
 suites/kinds. Simulated H100, built-in reasoners, the same cap on evaluations for every arm. All of
 it goes through `kernelblaster bench`, so a stopped benchmark goes on where it was. With --device
-the asked tasks run there, and with --trained a base is taken for what
-the first training left: `WORK/train-order-1/knowledge/*` of a run before, on another machine too.
-Arms:
+the asked tasks run there, and with --trained a base is taken for what the first training left:
+`WORK/train-order-1/knowledge/*` of a run before, on another machine too. Arms:
 
     random          techniques with equal chances
     off             no memory: no state and no prior is known

@@ -114,7 +114,7 @@ class Worker:
         """Return the answer to a request; whatever goes wrong is in it."""
         import torch
 
-        from ...reference.loading.model import ReferenceFault, causes
+        from ...reference.loading.model import ReferenceFault, lacks_gpu_memory
 
         reached: set[str] = set()
 
@@ -128,9 +128,8 @@ class Worker:
             reach("reference")
             answer = self._serve(request, reach)
         except ReferenceFault as fault:
-            answer = {"task_error": str(fault)}
-            if any(isinstance(each, torch.OutOfMemoryError) for each in causes(fault)):
-                answer = self._too_large()
+            lacking = lacks_gpu_memory(fault)
+            answer = self._too_large() if lacking else {"task_error": str(fault)}
         except torch.OutOfMemoryError:
             answer = self._too_large()
         except Exception as error:  # a fault of the harness itself: told, not hidden

@@ -272,7 +272,6 @@ class _Verification:
                 self.repeat = (plan.name, again.message)
         self._parts.end("compare")
 
-
     def _exact(self, instance: Instance) -> list[torch.Tensor]:
         """Return the answers in double precision; none where a large task lacks the memory: they
         say how precise a right answer is, and are no part of the verdict."""

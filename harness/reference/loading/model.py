@@ -65,12 +65,17 @@ def lacks_memory(error: BaseException) -> bool:
     """Say whether memory that could not be had is the reason: another time there may be more."""
     words = ("allocate memory", "out of memory", "ALLOC_FAILED")
     kinds = (MemoryError, torch.OutOfMemoryError)
-    return any(isinstance(each, kinds) for each in causes(error)) or any(
+    return any(isinstance(each, kinds) for each in _causes(error)) or any(
         each in str(error) for each in words
     )
 
 
-def causes(error: BaseException | None) -> Iterator[BaseException]:
+def lacks_gpu_memory(error: BaseException) -> bool:
+    """Say whether memory that a GPU could not give is the reason."""
+    return any(isinstance(each, torch.OutOfMemoryError) for each in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and what it was raised from, down to the first of all."""
     while error is not None:
         yield error
@@ -153,7 +158,7 @@ class Reference:
             with torch.device(self.device):
                 model, arguments = self._made(seed)
         except ReferenceFault as fault:
-            if any(isinstance(each, torch.OutOfMemoryError) for each in causes(fault)):
+            if lacks_gpu_memory(fault):
                 raise
             # Some files insist on the CPU, for example by a random generator of their own.
             model, arguments = self._made(seed)
