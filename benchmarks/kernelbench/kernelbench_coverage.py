@@ -13,11 +13,12 @@ Without --device problems are loaded and a first kernel is written, and nothing 
 the kernel is compiled and verified, with --profile also profiled at full dimensions, by a sample of
 its blocks where the device is simulated. On a GPU it is also timed beside PyTorch, and the same
 kernel is evaluated once more, in a source that nobody compiled before: that is what a candidate
-costs in a search (`source to time`; of one job alone, others disturb it); --once leaves that out.
---sample takes so many problems at random. With --orders nothing is written: each problem's answers
-are added in another order, and with parts left out, and the judge is asked (other_orders.py). A
-problem that drops out at random in training is read a second time with --mode eval, and the table
-says so.
+costs in a search (`source to time`, and with --profile to its profile). It has the GPU to itself
+then: other problems load, write and wait. --once leaves that out, and profiles the first time.
+--sample takes so many problems at random, and in that order. With --orders nothing is written: each
+problem's answers are added in another order, and with parts left out, and the judge is asked
+(other_orders.py). A problem that drops out at random in training is read a second time with --mode
+eval, and the table says so.
 
 Each problem has two processor cores to itself where there are as many (--cores), as many threads
 in PyTorch, and a process that is replaced where it ends: none ends the others. Of several GPUs
@@ -112,7 +113,7 @@ def main() -> int:
         known = {place_in(row) for row in read_rows(rows) if stands(row, asked)}
         files = [path for path in files if place_of(path) not in known]
     if not asked.table:
-        cover(in_order(files), rows, asked)
+        cover(files if asked.sample else in_order(files), rows, asked)
     table = rows.with_suffix(".md")
     table.write_text("\n".join(table_of(read_rows(rows), asked)) + "\n", encoding="utf-8")
     print(f"table: {table}")

@@ -6,7 +6,8 @@ process where a stage takes too long. It keeps to the processor cores that it is
 all processes that it starts. Beside each stage's seconds of the wall (`took`) stand those of the
 processor (`processor`), of all these processes together. The device stays open from one problem to
 the next. On a GPU a kernel that is right is timed beside PyTorch, and then put through all gates
-once more, in a source that nobody has compiled (`again`): the task and the worker are known then.
+once more, in a source that nobody has compiled (`again`): the task and the worker are known then,
+and no other problem uses the GPU. What is waited for that is in no stage's seconds.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from processor_time import processor_seconds
 
+from kernelblaster.harness.cuda.gpu_lock import gpu_lock
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.devices.protocol import Device, Measurement
 from kernelblaster.harness.devices.registry import open_device
@@ -175,19 +177,20 @@ class Problem:
             compiled = await device.compile(allowed, source)
         if not self._passed("compiled", compiled):
             return
-        with self._stage("verify"):
+        gpu = device if isinstance(device, CudaDevice) else None
+        with _among_others(gpu), self._stage("verify"):
             verified = await device.verify(allowed, source)
         self.row["launches"] = verified.facts.get("launches")
         self._note(verified.facts)
-        on_a_gpu = isinstance(device, CudaDevice)
-        if not self._passed("verified", verified) or not (profile or on_a_gpu):
+        if not self._passed("verified", verified) or not (profile or gpu):
             return
-        with self._stage("measure" if on_a_gpu else "profile"):
-            measured = await device.profile(allowed, source)
+        first = gpu.without_counters() if gpu and not once else device
+        with _among_others(gpu), self._stage("measure" if gpu else "profile"):
+            measured = await first.profile(allowed, source)
         self._note(measured.stage.facts, measured)
-        passed = self._passed("measured" if on_a_gpu else "profiled", measured.stage)
-        if passed and on_a_gpu and not once:
-            with self._stage("again"):
+        passed = self._passed("measured" if gpu else "profiled", measured.stage)
+        if passed and gpu and not once:
+            with _alone(gpu), self._stage("again"):
                 fresh = f"{source}// {uuid.uuid4()}\n"
                 stage = await device.compile(allowed, fresh)
                 if stage.outcome is Outcome.PASSED:
@@ -219,6 +222,16 @@ class Problem:
         finally:
             self.row["took"][name] = round(time.monotonic() - began, 2)
             self.row["processor"][name] = round(processor_seconds(os.getpid()) - used, 2)
+
+
+def _alone(gpu: CudaDevice) -> AbstractContextManager[Any]:
+    """Wait until no other problem uses the GPU, and keep all from it."""
+    return gpu_lock(f"{gpu.gpus[0].uuid}-problems")
+
+
+def _among_others(gpu: CudaDevice | None) -> AbstractContextManager[Any]:
+    """Wait until no problem has the GPU to itself; where there is none, wait for nobody."""
+    return gpu_lock(f"{gpu.gpus[0].uuid}-problems", shared=True) if gpu else nullcontext()
 
 
 def _opened(asked: argparse.Namespace) -> Device:

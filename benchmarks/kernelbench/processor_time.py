@@ -19,13 +19,16 @@ def processor_seconds(process: int) -> float:
 
 
 def memory_bytes(process: int) -> int:
-    """Return the memory of a process and its descendants, what they share counted once."""
+    """Return the memory that a process and its descendants have in use, mapped files left out.
+
+    Of a forked process the pages that it has not changed count too. What would tell them apart
+    (smaps_rollup) takes a second for a process that maps a GPU, and halts it meanwhile.
+    """
     total = 0
     for each in _family(process, {number: int(fields[1]) for number, fields in _running()}):
         with contextlib.suppress(OSError):  # It has ended.
-            for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    total += 1024 * int(line.split()[1])
+            _, resident, of_files, *_ = Path(f"/proc/{each}/statm").read_text().split()
+            total += os.sysconf("SC_PAGE_SIZE") * (int(resident) - int(of_files))
     return total
 
 

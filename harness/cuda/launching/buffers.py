@@ -102,8 +102,8 @@ class Buffers:
         ]
 
     def outputs(self) -> list[torch.Tensor]:
-        """Return copies of the outputs."""
-        return [self.view(spec).clone() for spec in self.tensors if spec.role == "output"]
+        """Return the outputs, not copied."""
+        return [self.view(spec) for spec in self.tensors if spec.role == "output"]
 
     def output_bytes(self) -> list[torch.Tensor]:
         """Return the outputs' bytes, not copied."""

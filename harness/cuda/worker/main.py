@@ -129,8 +129,11 @@ class Worker:
             answer = self._serve(request, reach)
         except ReferenceFault as fault:
             lacking = lacks_gpu_memory(fault)
+            if lacking:
+                traceback.print_exc()  # What took the memory is told by the log alone.
             answer = self._too_large() if lacking else {"task_error": str(fault)}
         except torch.OutOfMemoryError:
+            traceback.print_exc()
             answer = self._too_large()
         except Exception as error:  # a fault of the harness itself: told, not hidden
             traceback.print_exc()

@@ -28,6 +28,9 @@ from .verify_run import Stage, allocate
 
 SETS = 3
 """Sets of inputs in memory of their own, used in turn."""
+SET_ROOM, TWO_SETS_ROOM = 8, 11
+"""Times a task's tensors for which there is room on the GPU, for each of three sets, and for two of
+them; where there is less, there is one."""
 DRAW_SECONDS = 0.05
 """Where drawing inputs takes no longer, they are drawn anew for the rounds."""
 CHANGED_EVERY = 4
@@ -171,10 +174,10 @@ class _Bench:
         self._sets, self._seed = sets, seed
         self._chance = random.Random(seed)
         began = time.monotonic()
-        self._sets[0] = self._drawn(len(sets))
+        self._draw_anew(0, len(sets))
         self._draws_anew = time.monotonic() - began <= DRAW_SECONDS
         self._originals: list[dict[str, torch.Tensor]] = []
-        if not self._draws_anew:
+        if not self._draws_anew and len(sets) > 1:
             self._originals = [
                 {name: value.clone() for name, value in values_of(each).items()} for each in sets
             ]
@@ -243,13 +246,15 @@ class _Bench:
             self._set = round_number % len(self._sets)
             self._change()
             self._stage("candidate")
-        # PyTorch answers to another set of the same kind: its output lies in memory afterwards,
-        # where a candidate must not find this round's answer.
-        place = self._set if name in self._contestants else (self._set + 1) % len(self._sets)
-        values = values_of(self._sets[place])
         if name not in self._contestants:
-            self._context.baseline().refresh(values)
+            # PyTorch answers to another set of the same kind: its output lies in memory afterwards,
+            # where a candidate must not find this round's answer. Beside a single set it keeps what
+            # it was made with.
+            if len(self._sets) > 1:
+                other = self._sets[(self._set + 1) % len(self._sets)]
+                self._context.baseline().refresh(values_of(other))
         else:
+            values = values_of(self._sets[self._set])
             buffers = self._buffers[self._set]
             for spec in buffers.tensors:
                 if spec.role != "output":
@@ -261,6 +266,9 @@ class _Bench:
         """Compare a candidate's outputs with PyTorch's. Raises _Failed."""
         if name not in self._contestants:
             return
+        # What still runs could find the answers that are computed now.
+        if fault := self._machine.finish_device():
+            raise _Failed(name, CaseReport("timing", [fault]))
         if found := self.mismatch():
             words = f"{found.message} (timed run {max(0, round_number) + 1})"
             raise _Failed(name, CaseReport("timing"), words)
@@ -316,14 +324,15 @@ class _Bench:
 
         They are drawn anew and changed, but for one round in four: then they are the set's last
         ones, changed, so that what takes them for the same is found out. Where drawing takes long,
-        they are the first ones changed, in every round.
+        they are the first ones changed, in every round; of a single set, of which there are no
+        originals, the last ones, drawn anew in one round of four.
         """
         self._changes += 1
         place = self._set
-        if self._draws_anew and self._changes % CHANGED_EVERY:
-            self._sets[place] = self._drawn(len(self._sets) + self._changes)
-        values = values_of(self._sets[place]) if self._draws_anew else self._originals[place]
-        self._perturb(values)
+        fourth = self._changes % CHANGED_EVERY == 0
+        if (not fourth) if self._draws_anew else (fourth and not self._originals):
+            self._draw_anew(place, len(self._sets) + self._changes)
+        self._perturb(self._originals[place] if self._originals else values_of(self._sets[place]))
 
     def _perturb(self, values: Mapping[str, torch.Tensor]) -> None:
         """Fill the round's set with values, the floating ones smaller by a factor of the round."""
@@ -337,10 +346,11 @@ class _Bench:
             else:
                 value.copy_(values[name])
 
-    def _drawn(self, number: int) -> Instance:
-        instance = self._context.timed_instance(self._seed + number)
+    def _draw_anew(self, place: int, number: int) -> None:
+        """Draw a set; the memory of the one that was there is free before."""
+        del self._sets[place]
+        self._sets.insert(place, self._context.timed_instance(self._seed + number))
         self._machine.finish_device()
-        return instance
 
     def _clock(self, name: str, call: Callable[[], None]) -> tuple[float, Fault | None]:
         microseconds, fault = self._machine.clock(call)
@@ -352,9 +362,9 @@ class _Bench:
 def _sets(machine: GpuSession, context: TaskContext, seed: int) -> list[Instance]:
     """Return models with inputs of seeds of their own; fewer where memory is short."""
     each = sum(spec.nbytes for spec in context.tensors)
-    # Of every set: the values, their originals, and the candidates' buffers. PyTorch answers to
-    # another set than the candidate, so that there are two even where memory is short.
-    count = max(2, min(SETS, machine.free_bytes() // (8 * max(each, 1))))
+    # Of every set: the values, their originals, and the candidates' buffers.
+    rooms = machine.free_bytes() // max(each, 1)
+    count = min(SETS, max(rooms // SET_ROOM, 2 if rooms >= TWO_SETS_ROOM else 1))
     return [context.timed_instance(seed + number) for number in range(count)]
 
 
@@ -370,7 +380,7 @@ def shrunk(own: torch.Tensor, factor: float, generator: torch.Generator) -> torc
         noise.zero_()
     elif is_symmetric(own):
         noise = (noise + noise.mT) / 2
-    return own * (factor - 0.01 * noise).to(own.dtype)
+    return noise.mul_(-0.01).add_(factor).to(own.dtype).mul_(own)
 
 
 def _total(launches: list[LaunchAnswer]) -> float:

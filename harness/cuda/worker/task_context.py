@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -149,9 +149,10 @@ class TaskContext:
         with exact_arithmetic():
             return self._answers(instance, copy.deepcopy(instance.model), _fresh)
 
-    def exact_answers(self, instance: Instance) -> list[torch.Tensor]:
-        """Return PyTorch's outputs in double precision. Raises ReferenceFault."""
-        answers = self.answers(instance)
+    def exact_answers(
+        self, instance: Instance, answers: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Return what PyTorch's outputs are in double precision. Raises ReferenceFault."""
         exact = double_answers(self.reference, instance.model, instance.arguments, answers)
         return [
             answer if known is None else known.contiguous()
@@ -231,7 +232,7 @@ class TaskContext:
         if case.exact_seconds <= EXACT_SECONDS:
             return True
         began = time.monotonic()
-        float(self.exact_answers(case.instance)[0].sum())
+        float(self.exact_answers(case.instance, case.outputs)[0].sum())
         return time.monotonic() - began <= EXACT_SECONDS
 
 

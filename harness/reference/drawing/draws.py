@@ -85,6 +85,9 @@ LEAST_SHARE = 2.0**-6
 CROWDED = 16
 """Of numbers in order all but one step lie within this part of their span, where one is long."""
 
+BY_BORDERS = ("zeros", "full")
+"""Distributions in which even numbers tell where a border lies."""
+
 UNDEFINED_FROM, UNDEFINED_SHARE = 0.75, 2.0**-5
 """As borders.FROM and borders.SHARE, of what is no number."""
 
@@ -261,7 +264,9 @@ class _Inputs:
             low, high = ends_of(own)
             if order:
                 put_in_order(even, EVEN, order, self.generator)
-            value = even.mul_(high - low).add_(low) if order else low + even * (high - low)
+            # Borders are put by what is left of the even numbers.
+            spread = even.mul_ if order or distribution not in BY_BORDERS else even.mul
+            value = spread(high - low).add_(low)
             if distribution == "constant" and value.numel():
                 value = value.flatten()[0].expand(shape)
         elif distribution == "uniform":
@@ -275,6 +280,8 @@ class _Inputs:
             if self.variation.guarded and not self.apart:
                 value.zero_()
         else:
+            if distribution not in BY_BORDERS:
+                del even
             noise = torch.randn(shape, generator=self.generator, device=device)
             if distribution == "zeros":
                 value = noise.mul_(even < 0.5)

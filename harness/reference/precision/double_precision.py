@@ -36,6 +36,8 @@ def double_answers(
     which the reference notes.
     """
     nothing: list[torch.Tensor | None] = [None] * len(answers)
+    if dispensable and reference.lacked_memory_for_double:
+        return nothing  # It takes seconds to learn again that it lacks the memory.
     try:
         found = double_run(reference, model, arguments, mode)
     except (ReferenceFault, RuntimeError) as error:

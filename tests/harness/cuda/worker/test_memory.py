@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from kernelblaster.harness.cuda.worker.measure_run import rehearse_measuring
 from kernelblaster.harness.cuda.worker.task_context import TaskContext
+from kernelblaster.harness.cuda.worker.verify_run import rehearse_verifying
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task
+from kernelblaster.tests.support.cuda_support import HostMachine
 
 TASK = """
 import torch
@@ -30,12 +35,19 @@ def get_inputs():
 
 
 class Memory(TorchDispatchMode):  # type: ignore[misc]
-    """Notes the most bytes that tensors held at once."""
+    """Notes the most bytes that tensors held at once; with a limit no more are to be had."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 0) -> None:
         super().__init__()
         self.most = 0
+        self._limit = limit
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    @property
+    def held(self) -> int:
+        """Bytes that tensors hold now."""
+        self._alive = {at: each for at, each in self._alive.items() if not each[0].expired()}
+        return sum(size for _, size in self._alive.values())
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -45,25 +57,74 @@ class Memory(TorchDispatchMode):  # type: ignore[misc]
             if isinstance(tensor, torch.Tensor):
                 storage = tensor.untyped_storage()
                 self._alive[storage.data_ptr()] = (StorageWeakRef(storage), storage.nbytes())
-        self._alive = {at: each for at, each in self._alive.items() if not each[0].expired()}
-        self.most = max(self.most, sum(size for _, size in self._alive.values()))
+        if 0 < self._limit < self.held:
+            del answer, storage, tensor
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        self.most = max(self.most, self.held)
         return answer
+
+
+class SmallMachine(HostMachine):
+    """A GPU with so much memory."""
+
+    def __init__(self, memory: Memory, limit: int) -> None:
+        super().__init__()
+        self._memory, self._limit = memory, limit
+
+    def free_bytes(self) -> int:
+        return self._limit - self._memory.held
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Task]:
+    """Load a task that is as on a GPU, where nothing is added in order, and samples, pieces and
+    guards are small beside tensors."""
+    monkeypatch.setattr("kernelblaster.harness.reference.precision.rounding.IN_ORDER", {})
+    monkeypatch.setattr("kernelblaster.harness.reference.cases.proof.SAMPLE", 1 << 10)
+    monkeypatch.setattr("kernelblaster.harness.judge.tensor_comparison.CHUNK", 1 << 12)
+    monkeypatch.setattr("kernelblaster.harness.cuda.launching.buffers.GUARD_BYTES", 1 << 10)
+
+    def load(text: str) -> Task:
+        path = tmp_path / "task.py"
+        path.write_text(text)
+        return asyncio.run(load_task(path))
+
+    return load
 
 
 @pytest.mark.parametrize(
     "answer", ["x.softmax(1)", "x / (x.square().mean(1, keepdim=True) + 1).sqrt()"]
 )
 def test_cases_take_at_most_seven_times_the_tensors(
-    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: str, large: Callable[[str], Task]
 ) -> None:
-    path = tmp_path / "task.py"
-    path.write_text(TASK.format(answer=answer))
-    task = asyncio.run(load_task(path))
-    # As on a GPU, where nothing is added in order, and samples are small beside tensors.
-    monkeypatch.setattr("kernelblaster.harness.reference.precision.rounding.IN_ORDER", {})
-    monkeypatch.setattr("kernelblaster.harness.reference.cases.proof.SAMPLE", 1 << 10)
-    monkeypatch.setattr("kernelblaster.harness.judge.tensor_comparison.CHUNK", 1 << 12)
+    task = large(TASK.format(answer=answer))
     context = TaskContext(task, "cpu")
     with Memory() as memory:
         context.plans()
     assert memory.most <= 7 * sum(each.nbytes for each in task.full.tensors)
+
+
+@pytest.mark.parametrize(
+    ("shape", "answer"),
+    [
+        ((64, 8191), "x * torch.sigmoid(x)"),
+        ((64, 8191), "x / x.abs().mean(1, keepdim=True)"),
+        ((8, 64, 32, 32), "x / torch.norm(x)"),
+        ((16, 4, 128, 128), "torch.nn.functional.avg_pool2d(x, 11)"),
+        ((64, 8191), "x.amax(1)"),
+    ],
+)
+def test_a_task_of_a_fifth_of_the_memory_is_verified_and_timed(
+    shape: tuple[int, ...], answer: str, large: Callable[[str], Task]
+) -> None:
+    task = large(TASK.format(answer=answer).replace("(2, 32768)", str(shape)))
+    limit = int(4.75 * sum(each.nbytes for each in task.full.tensors))
+    context = TaskContext(task, "cpu", double_is_dispensable=True)
+    with Memory(limit) as memory:
+        machine = SmallMachine(memory, limit)
+        context.plans()
+        context.constant_plans()
+        rehearse_verifying(machine, context)
+        rehearse_measuring(machine, context)
+    assert memory.most <= limit
