@@ -45,6 +45,8 @@ CLOSE_SECONDS = 2.0
 """A thread that still asks when the interpreter ends is not waited for longer."""
 POLL_SECONDS = 0.05
 LARGEST_ANSWER = 64 << 20
+LARGEST_SPLIT_MIB = 512
+"""Of the memory that PyTorch keeps, blocks that it may split."""
 LEAK_BYTES = 1 << 30
 """GPU memory that may be held beyond the start's before the worker is replaced."""
 
@@ -392,6 +394,8 @@ def _environment(uuid: str, scratch: Path) -> dict[str, str]:
     """Return an environment without secrets, with one GPU and compile caches that last."""
     kept = _baseline_caches()
     environment = python_environment(scratch)
+    # Blocks of gigabytes that are split for smaller tensors are lost to larger ones.
+    environment["PYTORCH_CUDA_ALLOC_CONF"] = f"max_split_size_mb:{LARGEST_SPLIT_MIB}"
     environment |= {name: os.environ[name] for name in _KEPT if name in os.environ}
     return environment | {
         "CUDA_VISIBLE_DEVICES": uuid,
