@@ -47,6 +47,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernelblaster.bench.directory import read_suite, run_path
+from kernelblaster.harness.cuda.present_gpus import find_gpus
 from kernelblaster.harness.task.loading import load_task_now
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.records.evidence import NO_GAIN, Step
@@ -414,8 +415,9 @@ def main() -> None:
     gpus = [each for each in given.gpus.split(",") if each]
     first = given.trained and given.trained.resolve()
     found = all_arms(benches, given.orders, gpus, wanted, first)
+    measured = find_gpus()[0].name if given.device != "simulated" else ""
     told = {
-        gpu: figures(_read(arms, given.evaluations), given.evaluations)
+        measured or gpu: figures(_read(arms, given.evaluations), given.evaluations)
         for gpu, arms in found.items() if arms
     }  # fmt: skip
     text = "\n\n".join(f"## {gpu}\n\n{as_table(each)}" for gpu, each in told.items())
