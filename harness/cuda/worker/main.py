@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from .isolation import give_up, shut_off
 
 if TYPE_CHECKING:
+    from ...records.tasks import Task
     from ...task.claims import ClaimedInput
     from ..launching.candidate import Program
     from .session import CudaSession
@@ -92,6 +93,8 @@ class Worker:
         self.scratch = scratch
         self.kept = kept
         self._tasks: dict[str, TaskContext] = {}
+        self._without_double: set[str] = set()
+        """Tasks for which memory did not suffice beside answers in double precision."""
         self._leaked = 0
 
     def hello(self) -> dict[str, Any]:
@@ -112,10 +115,6 @@ class Worker:
 
     def serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
         """Return the answer to a request; whatever goes wrong is in it."""
-        import torch
-
-        from ...reference.loading.model import ReferenceFault, lacks_gpu_memory
-
         reached: set[str] = set()
 
         def reach(name: str) -> None:
@@ -124,20 +123,9 @@ class Worker:
 
         # Nobody says whose memory it is: while others come and go nothing is known of leaks.
         before = self.machine.bytes_outside_pytorch() if request.get("alone", True) else None
-        try:
-            reach("reference")
-            answer = self._serve(request, reach)
-        except ReferenceFault as fault:
-            lacking = lacks_gpu_memory(fault)
-            if lacking:
-                traceback.print_exc()  # What took the memory is told by the log alone.
-            answer = self._too_large() if lacking else {"task_error": str(fault)}
-        except torch.OutOfMemoryError:
-            traceback.print_exc()
-            answer = self._too_large()
-        except Exception as error:  # a fault of the harness itself: told, not hidden
-            traceback.print_exc()
-            answer = {"worker_error": _one_line(error)}
+        answer = self._answer(request, reach)
+        if answer.get("out_of_memory") and self._does_without_double(request["task"]):
+            answer = self._answer(request, reach)
         answer["candidate_loaded"] = "candidate" in reached
         answer["broken"] = self.machine.is_broken()
         if not answer["broken"]:
@@ -148,6 +136,43 @@ class Worker:
                 self._leaked += max(0, outside - before)
             answer["leaked_bytes"] = self._leaked
         return answer
+
+    def _answer(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
+        """Return what `_serve` does, or what it raises as an answer."""
+        import torch
+
+        from ...reference.loading.model import ReferenceFault, lacks_gpu_memory
+
+        try:
+            stage("reference")
+            return self._serve(request, stage)
+        except ReferenceFault as fault:
+            if not lacks_gpu_memory(fault):
+                return {"task_error": str(fault)}
+            traceback.print_exc()  # What took the memory is told by the log alone.
+        except torch.OutOfMemoryError:
+            traceback.print_exc()
+        except Exception as error:  # a fault of the harness itself: told, not hidden
+            traceback.print_exc()
+            return {"worker_error": _one_line(error)}
+        # Only here are the frames gone whose tensors the exception held.
+        return self._too_large()
+
+    def _does_without_double(self, described: dict[str, Any]) -> bool:
+        """Say whether a task may be asked again, from now on without double precision."""
+        from ...records.tasks import Task
+
+        task = Task.model_validate(described)
+        again = self._is_large(task) and task.id not in self._without_double
+        self._without_double.add(task.id)
+        return again
+
+    def _is_large(self, task: Task) -> bool:
+        """Say whether the GPU's memory may not suffice for answers in double precision."""
+        from ..gpu_lock import DOUBLE_PART, leaves_room
+
+        memory = self.machine.properties.total_memory
+        return not leaves_room(task.full.tensors, memory, DOUBLE_PART)
 
     def _serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
         from ...judge.timing import Stopping
@@ -192,7 +217,6 @@ class Worker:
 
     def _context(self, described: dict[str, Any]) -> TaskContext:
         from ...records.tasks import Task
-        from ..gpu_lock import DOUBLE_PART, leaves_room
         from .kept import Kept
         from .task_context import TaskContext
 
@@ -200,11 +224,10 @@ class Worker:
         context = self._tasks.pop(task.id, None)
         if context is None:
             kept = Kept(self.kept, task, self.machine.name) if self.kept else None
-            memory = self.machine.properties.total_memory
             context = TaskContext(
-                task, str(self.machine.device), kept,
-                double_is_dispensable=not leaves_room(task.full.tensors, memory, DOUBLE_PART),
-            )  # fmt: skip
+                task, str(self.machine.device), kept, double_is_dispensable=self._is_large(task)
+            )
+            context.reference.lacked_memory_for_double = task.id in self._without_double
         self._tasks[task.id] = context
         while len(self._tasks) > TASKS_KEPT:
             self._forget(next(iter(self._tasks)))

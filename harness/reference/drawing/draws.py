@@ -25,6 +25,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from ...judge.tensor_comparison import parts
 from ...records.parts import Part, slices_of
 from ...records.variations import Level, Variation
 from ..loading.model import Instance, Reference
@@ -284,7 +285,9 @@ class _Inputs:
                 del even
             noise = torch.randn(shape, generator=self.generator, device=device)
             if distribution == "zeros":
-                value = noise.mul_(even < 0.5)
+                for part, numbers in zip(parts(noise), parts(even), strict=True):
+                    part.mul_(numbers < 0.5)
+                value = noise
                 if factor > 1.0:
                     add_peaks(value, factor, self.generator)
             else:

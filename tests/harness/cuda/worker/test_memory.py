@@ -105,6 +105,7 @@ def test_cases_take_at_most_seven_times_the_tensors(
     assert memory.most <= 7 * sum(each.nbytes for each in task.full.tensors)
 
 
+@pytest.mark.parametrize("seconds", [-1.0, 0.5], ids=["slow", "quick"])
 @pytest.mark.parametrize(
     ("shape", "answer"),
     [
@@ -116,8 +117,15 @@ def test_cases_take_at_most_seven_times_the_tensors(
     ],
 )
 def test_a_task_of_a_fifth_of_the_memory_is_verified_and_timed(
-    shape: tuple[int, ...], answer: str, large: Callable[[str], Task]
+    shape: tuple[int, ...],
+    answer: str,
+    seconds: float,
+    large: Callable[[str], Task],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(
+        "kernelblaster.harness.cuda.worker.task_context.EXACT_SECONDS", seconds
+    )
     task = large(TASK.format(answer=answer).replace("(2, 32768)", str(shape)))
     limit = int(4.75 * sum(each.nbytes for each in task.full.tensors))
     context = TaskContext(task, "cpu", double_is_dispensable=True)

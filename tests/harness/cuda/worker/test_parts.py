@@ -624,3 +624,33 @@ def test_the_runtime_of_this_process_is_found(tmp_path: Path) -> None:
     maps.write_text(line.format("/usr/lib/libc.so.6"))
     with pytest.raises(OSError, match="shared library"):
         loaded_runtime(maps)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_large_task_that_finds_no_memory_is_asked_again_without_double_precision(
+    machine: HostMachine, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    served: Any = machine
+    if large:
+        monkeypatch.setattr("kernelblaster.harness.cuda.gpu_lock.DOUBLE_PART", 0.0)
+    asked: list[bool] = []
+
+    def only_without(context: TaskContext, *given: Any) -> Any:
+        asked.append(context.reference.lacked_memory_for_double)
+        if not asked[-1]:
+            raise torch.OutOfMemoryError("none left")
+        return plans(context, *given)
+
+    plans = TaskContext.plans
+    monkeypatch.setattr(TaskContext, "plans", only_without)
+    worker = Worker(served, tmp_path)
+    request = requests(task, compile_c(SCALE, tmp_path))["verify"]
+    answer = worker.serve(request, lambda name: None)
+    assert asked[:2] == ([False, True] if large else [False])
+    if not large:
+        assert answer["out_of_memory"]
+        return
+    assert not answer["mismatches"] and "does not suffice" in answer["facts"]["without_double"]
+    asked.clear()
+    worker.serve(request, lambda name: None)
+    assert asked and all(asked), "it is not tried again with it"
