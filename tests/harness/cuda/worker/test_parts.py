@@ -20,7 +20,7 @@ from kernelblaster.harness.cuda.launching.buffers import PAINTINGS, PLACES, Buff
 from kernelblaster.harness.cuda.launching.candidate import Program
 from kernelblaster.harness.cuda.present_gpus import FoundGpu, parse_line, visible
 from kernelblaster.harness.cuda.worker.main import TASKS_KEPT, Worker
-from kernelblaster.harness.cuda.worker.measure_run import measure_candidates
+from kernelblaster.harness.cuda.worker.measure_run import TWO_SETS_ROOM, measure_candidates
 from kernelblaster.harness.cuda.worker.task_context import TaskContext
 from kernelblaster.harness.cuda.worker.verify_run import verify
 from kernelblaster.harness.errors import UserError
@@ -303,14 +303,27 @@ def test_a_candidate_is_timed_beside_eager(
     assert answer["sets"] == 3
 
 
+def with_sets(
+    machine: HostMachine, context: TaskContext, sets: int, patch: pytest.MonkeyPatch
+) -> None:
+    """Have memory for so many sets of inputs."""
+    rooms = {3: TWO_SETS_ROOM * 3, 2: TWO_SETS_ROOM, 1: TWO_SETS_ROOM - 1}[sets]
+    free = rooms * sum(each.nbytes for each in context.tensors)
+    patch.setattr(machine, "free_bytes", lambda: free)
+
+
+@pytest.mark.parametrize("sets", [1, 2, 3])
 def test_an_honest_candidate_passes_where_drawing_inputs_takes_long(
     machine: HostMachine,
     context: TaskContext,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    sets: int,
 ) -> None:
+    with_sets(machine, context, sets, monkeypatch)
     monkeypatch.setattr("kernelblaster.harness.cuda.worker.measure_run.DRAW_SECONDS", -1.0)
-    assert run_measure(machine, context, tmp_path, SCALE)["samples"]
+    answer = run_measure(machine, context, tmp_path, SCALE)
+    assert answer["samples"] and answer["sets"] == sets
 
 
 @pytest.mark.parametrize("slow_to_draw", [False, True])
@@ -408,6 +421,7 @@ CHEATS = {
 }
 
 
+@pytest.mark.parametrize("sets", [1, 2, 3])
 @pytest.mark.parametrize("slow_to_draw", [False, True])
 @pytest.mark.parametrize("name", list(CHEATS))
 def test_timed_runs_are_verified_too(
@@ -417,7 +431,9 @@ def test_timed_runs_are_verified_too(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     slow_to_draw: bool,
+    sets: int,
 ) -> None:
+    with_sets(machine, context, sets, monkeypatch)
     if slow_to_draw:
         monkeypatch.setattr("kernelblaster.harness.cuda.worker.measure_run.DRAW_SECONDS", -1.0)
     answer = run_measure(machine, context, tmp_path, CHEATS[name])
