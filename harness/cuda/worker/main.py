@@ -124,7 +124,9 @@ class Worker:
         # Nobody says whose memory it is: while others come and go nothing is known of leaks.
         before = self.machine.bytes_outside_pytorch() if request.get("alone", True) else None
         answer = self._answer(request, reach)
-        if answer.get("out_of_memory") and self._does_without_double(request["task"]):
+        # Beside a candidate it may be that one's memory, and it would be loaded twice.
+        lacking = answer.get("out_of_memory") and "candidate" not in reached
+        if lacking and self._does_without_double(request["task"]):
             answer = self._answer(request, reach)
         answer["candidate_loaded"] = "candidate" in reached
         answer["broken"] = self.machine.is_broken()
@@ -163,9 +165,10 @@ class Worker:
         from ...records.tasks import Task
 
         task = Task.model_validate(described)
-        again = self._is_large(task) and task.id not in self._without_double
+        if not self._is_large(task) or task.id in self._without_double:
+            return False
         self._without_double.add(task.id)
-        return again
+        return True
 
     def _is_large(self, task: Task) -> bool:
         """Say whether the GPU's memory may not suffice for answers in double precision."""

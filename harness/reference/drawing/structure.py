@@ -93,8 +93,9 @@ def has_structure(own: torch.Tensor, name: str, variation: Variation) -> bool:
 
 
 def _has_zeros(own: torch.Tensor) -> bool:
+    """Say whether a tenth of the elements, or more, are zero."""
     zeros = own.numel() - int(own.count_nonzero())
-    return bool(zeros > 0.1 * own.numel())
+    return bool(own.numel() and 10 * zeros >= own.numel())
 
 
 def is_symmetric(own: torch.Tensor) -> bool:

@@ -22,6 +22,7 @@ from kernelblaster.harness.reference.cases.distributions import (
 from kernelblaster.harness.reference.cases.exploration import explore
 from kernelblaster.harness.reference.cases.proof import Proof
 from kernelblaster.harness.reference.drawing.draws import LADDERS, Draw, draw, redrawn
+from kernelblaster.harness.reference.drawing.structure import has_structure
 from kernelblaster.harness.reference.loading.model import Reference, ReferenceFault
 from kernelblaster.harness.reference.precision.tolerances import root_mean_square
 from kernelblaster.harness.task.rules import CASES, LARGEST_SHARE
@@ -456,3 +457,11 @@ def test_infinities_of_a_mask_lie_elsewhere_in_a_case() -> None:
     lines = [flags for flags in masks[1] if flags.any()]
     assert sum(int((line[1:] != line[:-1]).sum()) == 1 for line in lines) >= 8, "as padding is"
     assert not any(flags.all(1).any() for flags in masks)
+
+
+@pytest.mark.parametrize("count", [10, 20, 1000, 10240])
+@pytest.mark.parametrize(("more", "kept"), [(0, True), (-1, False)])
+def test_a_tenth_of_zeros_is_structure(count: int, more: int, kept: bool) -> None:
+    own = torch.ones(count)
+    own[1 : 1 + count // 10 + more] = 0.0
+    assert has_structure(own, "x", Variation()) is kept
