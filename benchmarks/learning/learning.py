@@ -415,9 +415,9 @@ def main() -> None:
     gpus = [each for each in given.gpus.split(",") if each]
     first = given.trained and given.trained.resolve()
     found = all_arms(benches, given.orders, gpus, wanted, first)
-    measured = find_gpus()[0].name if given.device != "simulated" else ""
+    named = {} if given.device == "simulated" else {GPU: find_gpus()[0].name}
     told = {
-        measured or gpu: figures(_read(arms, given.evaluations), given.evaluations)
+        named.get(gpu, gpu): figures(_read(arms, given.evaluations), given.evaluations)
         for gpu, arms in found.items() if arms
     }  # fmt: skip
     text = "\n\n".join(f"## {gpu}\n\n{as_table(each)}" for gpu, each in told.items())

@@ -329,10 +329,13 @@ class _Bench:
         """
         self._changes += 1
         place = self._set
+        if self._originals:
+            self._perturb(self._originals[place])
+            return
         fourth = self._changes % CHANGED_EVERY == 0
-        if (not fourth) if self._draws_anew else (fourth and not self._originals):
+        if fourth != self._draws_anew:
             self._draw_anew(place, len(self._sets) + self._changes)
-        self._perturb(self._originals[place] if self._originals else values_of(self._sets[place]))
+        self._perturb(values_of(self._sets[place]))
 
     def _perturb(self, values: Mapping[str, torch.Tensor]) -> None:
         """Fill the round's set with values, the floating ones smaller by a factor of the round."""

@@ -14,7 +14,7 @@ from ...judge.reports import CaseReport
 from ...judge.run_verdict import limits_of_task
 from ...judge.tensor_comparison import are_equal, compare, largest_error, largest_finite
 from ...judge.verification import least_own_error
-from ...reference.loading.model import Instance, ReferenceFault, lacks_memory
+from ...reference.loading.model import Instance
 from ...task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
 from ..launching.buffers import PAINTINGS, Buffers
 from ..launching.candidate import Fault, LoadedProgram, NotLoaded, Program
@@ -278,16 +278,9 @@ class _Verification:
     def _exact(self, instance: Instance, answers: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return the answers in double precision; none where a large task lacks the memory: they
         say how precise a right answer is, and are no part of the verdict."""
-        reference = self._context.reference
-        if self._lacked_memory:
-            return []
-        try:
-            return self._context.exact_answers(instance, answers)
-        except ReferenceFault as fault:
-            if not (reference.double_is_dispensable and lacks_memory(fault)):
-                raise
-            self._lacked_memory = True
-            return []
+        found = [] if self._lacked_memory else self._context.exact_answers(instance, answers)
+        self._lacked_memory = not found
+        return found
 
 
 def _precision(got: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor, dtype: str) -> float:

@@ -266,8 +266,8 @@ class _Inputs:
             if order:
                 put_in_order(even, EVEN, order, self.generator)
             # Borders are put by what is left of the even numbers.
-            spread = even.mul_ if order or distribution not in BY_BORDERS else even.mul
-            value = spread(high - low).add_(low)
+            spread = even.clone() if distribution in BY_BORDERS else even
+            value = spread.mul_(high - low).add_(low)
             if distribution == "constant" and value.numel():
                 value = value.flatten()[0].expand(shape)
         elif distribution == "uniform":

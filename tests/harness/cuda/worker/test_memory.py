@@ -58,7 +58,7 @@ class Memory(TorchDispatchMode):  # type: ignore[misc]
                 storage = tensor.untyped_storage()
                 self._alive[storage.data_ptr()] = (StorageWeakRef(storage), storage.nbytes())
         if 0 < self._limit < self.held:
-            del answer, storage, tensor
+            answer = storage = tensor = None  # The error holds this frame.
             raise torch.OutOfMemoryError("CUDA out of memory")
         self.most = max(self.most, self.held)
         return answer
@@ -135,4 +135,4 @@ def test_a_task_of_a_fifth_of_the_memory_is_verified_and_timed(
         context.constant_plans()
         rehearse_verifying(machine, context)
         rehearse_measuring(machine, context)
-    assert memory.most <= limit
+    assert 0 < memory.most <= limit

@@ -492,13 +492,18 @@ def test_memory_that_does_not_suffice_is_told_apart_and_everything_let_go(
 DOUBLES = "(_ for _ in ()).throw(torch.OutOfMemoryError('none left'))"
 
 
-@pytest.mark.parametrize("large", [False, True])
+@pytest.fixture(params=[False, True], ids=["small", "large"])
+def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether tasks are large beside the GPU's memory."""
+    if request.param:
+        monkeypatch.setattr("kernelblaster.harness.cuda.gpu_lock.DOUBLE_PART", 0.0)
+    return bool(request.param)
+
+
 def test_only_a_large_task_does_without_double_precision_where_memory_is_short(
     machine: HostMachine, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
     served: Any = machine
-    if large:
-        monkeypatch.setattr("kernelblaster.harness.cuda.gpu_lock.DOUBLE_PART", 0.0)
     source = task.source.replace(
         "return x * 2.0 + 1.0",
         f"return {DOUBLES} if x.dtype is torch.float64 else x * 2.0 + 1.0",
@@ -642,13 +647,10 @@ def test_the_runtime_of_this_process_is_found(tmp_path: Path) -> None:
         loaded_runtime(maps)
 
 
-@pytest.mark.parametrize("large", [False, True])
 def test_a_large_task_that_finds_no_memory_is_asked_again_without_double_precision(
     machine: HostMachine, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
     served: Any = machine
-    if large:
-        monkeypatch.setattr("kernelblaster.harness.cuda.gpu_lock.DOUBLE_PART", 0.0)
     asked: list[bool] = []
 
     def only_without(context: TaskContext, *given: Any) -> Any:
