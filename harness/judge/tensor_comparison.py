@@ -30,17 +30,8 @@ def compare(
     """
     if _are_clearly_near(got, expected, tolerance):
         return None
-    wrong = torch.zeros((), dtype=torch.int64, device=got.device)
-    stepped = torch.zeros_like(wrong)
-    largest = torch.zeros((), dtype=torch.float64, device=got.device)
-    for a, b in _chunks(got, expected):
-        near = _agree(a, b, tolerance)
-        wrong += (~near).sum()
-        if tolerance.share:
-            stepped += (~near & _within_step(a, b, tolerance)).sum()
-        largest = torch.maximum(largest, _largest(a, b))
-    count = int(wrong)
-    if count == int(stepped) <= may_step(tolerance.share, got.numel()):
+    count = _count_wrong(got, expected, tolerance)
+    if not count:
         return None
     index, region = _places(got, expected, tolerance)
     return Mismatch(
@@ -50,7 +41,7 @@ def compare(
         got=float(_as_bytes(got)[index]),
         count=count,
         total=got.numel(),
-        largest_error=float(largest),
+        largest_error=largest_error(got, expected),
         region=region,
         flag=got.dtype is torch.bool,
     )
@@ -93,8 +84,15 @@ def all_agree(
     if [(a.shape, a.dtype) for a in got] != [(b.shape, b.dtype) for b in wanted]:
         return False
     return all(
-        tolerance is None or compare(a.contiguous(), b, tolerance, "") is None
+        tolerance is None or agree(a.contiguous(), b, tolerance)
         for a, b, tolerance in zip(got, wanted, tolerances, strict=True)
+    )
+
+
+def agree(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> bool:
+    """Say whether an output agrees with PyTorch's answer of the same shape; see `compare`."""
+    return _are_clearly_near(got, expected, tolerance) or not _count_wrong(
+        got, expected, tolerance
     )
 
 
@@ -126,6 +124,20 @@ def _are_clearly_near(
         near &= b.isfinite().all()
         near &= ((a - b).abs_() <= b.abs().mul_(relative).add_(absolute)).all()
     return bool(near)
+
+
+def _count_wrong(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> int:
+    """Return how many elements differ; none where so few are off, by a step, as may be."""
+    wrong = torch.zeros((), dtype=torch.int64, device=got.device)
+    stepped = torch.zeros_like(wrong)
+    for a, b in _chunks(got, expected):
+        near = _agree(a, b, tolerance)
+        wrong += (~near).sum()
+        if tolerance.share:
+            stepped += (~near & _within_step(a, b, tolerance)).sum()
+    count = int(wrong)
+    may = count == int(stepped) <= may_step(tolerance.share, got.numel())
+    return 0 if may else count
 
 
 def _within_step(

@@ -14,6 +14,7 @@ import torch
 from ...judge.tensor_comparison import largest_error
 from ...records.tensors import Tolerance
 from ...task.rules import OWN_ERROR_FACTOR
+from ..drawing.structure import count_of
 from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments
 from ..precision.double_precision import double_answers
 from ..precision.rounding import SHORT, OperationsSeen, answers_in_order, plain_answers
@@ -165,7 +166,7 @@ def fresh(tensor: torch.Tensor) -> torch.Tensor:
 def _equal_share(tensor: torch.Tensor) -> float:
     """Return the share of elements that are zero, or are all one value if that is more."""
     first = tensor.reshape(-1)[0]
-    alike = max(int((tensor == each).count_nonzero()) for each in (0, first))
+    alike = max(count_of(tensor, each) for each in (0.0, first))
     return float(alike / tensor.numel())
 
 

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...judge.tensor_comparison import all_agree
 from ...records.tensors import Tolerance
-from ..loading.model import Reference, ReferenceFault, clone_arguments
+from ..loading.model import Reference, ReferenceFault, clone_arguments, lacks_memory
 from ..precision.lost_terms import ONE_OF, LostTerms
 from .case import Case, fresh
 from .comparisons import is_whole
@@ -56,7 +56,7 @@ class Mutants:
     def try_case(self, case: Case, tolerances: Sequence[Tolerance | None]) -> None:
         """Drop the mutants that this case refuses."""
         if self._alive is None:
-            self._alive = dict(self._all(case))
+            self._alive = self._to_try(case)
         for name, operation in list(self._alive.items()):
             answers = self._answers(case, operation)
             if answers is None or not all_agree(answers, case.outputs, tolerances):
@@ -71,6 +71,15 @@ class Mutants:
     def weak_to(self) -> str:
         """Return what every case accepted though it changes the answers; empty where nothing is."""
         return "; ".join(name for name in self._alive or () if name in self._visible)
+
+    def _to_try(self, case: Case) -> dict[str, int | str]:
+        """Return all mutants; none of a large task where there is no memory to try any."""
+        try:
+            return dict(self._all(case))
+        except ReferenceFault as fault:
+            if not (self._reference.double_is_dispensable and lacks_memory(fault)):
+                raise
+            return {}
 
     def _all(self, case: Case) -> Iterator[tuple[str, int | str]]:
         watched = _LeaveOut(None)

@@ -45,9 +45,11 @@ class Proof:
 
     def __init__(self) -> None:
         self._outputs: list[list[_Output]] = []
+        self._found: list[list[str]] | None = None
 
     def add(self, case: Case, tolerances: Sequence[Tolerance | None]) -> None:
         """Note a case; an output without a tolerance, or with hardly a number, proves nothing."""
+        self._found = None
         self._outputs = self._outputs or [[] for _ in case.outputs]
         for index, (answer, tolerance) in enumerate(zip(case.outputs, tolerances, strict=True)):
             wanted = _sample(answer)
@@ -63,7 +65,7 @@ class Proof:
 
     def degenerate(self) -> str:
         """Return which answer passes every case though it takes no computing; empty for none."""
-        passing = [_passing(cases) for cases in self._outputs]
+        passing = self._passing()
         if not passing or not all(passing):
             return ""
         whats = dict.fromkeys(found[0] for found in passing)
@@ -74,8 +76,9 @@ class Proof:
     def weak_to(self) -> list[str]:
         """Return, in words, what every case accepts of some output or of part of it."""
         found = []
-        for index, cases in enumerate(self._outputs):
-            passing = _passing(cases)
+        for index, (cases, passing) in enumerate(
+            zip(self._outputs, self._passing(), strict=True)
+        ):
             if passing:
                 found.append(f"{passing[0]} in out{index}")
             elif cases[0].wanted.numel() >= LEFT_OUT:
@@ -85,6 +88,12 @@ class Proof:
                     if all(_accepts(case, _left_out(case.wanted, part)) for case in cases)
                 ]
         return found
+
+    def _passing(self) -> list[list[str]]:
+        """Return what all cases of each output accept."""
+        if self._found is None:
+            self._found = list(map(_passing, self._outputs))
+        return self._found
 
 
 def _passing(cases: Sequence[_Output]) -> list[str]:
@@ -132,4 +141,4 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
     if flat.numel() > SAMPLE:
         places = torch.linspace(0, flat.numel() - 1, SAMPLE, dtype=torch.float64)
         flat = flat[places.to(torch.int64).to(flat.device)]
-    return flat.cpu()
+    return flat.clone()

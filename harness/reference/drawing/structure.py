@@ -94,8 +94,13 @@ def has_structure(own: torch.Tensor, name: str, variation: Variation) -> bool:
 
 def _has_zeros(own: torch.Tensor) -> bool:
     """Say whether a tenth of the elements, or more, are zero."""
-    zeros = own.numel() - int(own.count_nonzero())
-    return bool(own.numel() and 10 * zeros >= own.numel())
+    return bool(own.numel() and 10 * count_of(own, 0.0) >= own.numel())
+
+
+def count_of(own: torch.Tensor, value: float | torch.Tensor) -> int:
+    """Return how many elements are this one."""
+    # To count takes eight bytes an element on a GPU: a part at a time.
+    return sum(int((part == value).count_nonzero()) for part in parts(own))
 
 
 def is_symmetric(own: torch.Tensor) -> bool:

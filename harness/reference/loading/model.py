@@ -130,6 +130,8 @@ class Reference:
         self.double_is_dispensable = double_is_dispensable
         self.lacked_memory_for_double = False
         """Whether an answer was done without in double precision, for want of memory."""
+        self.double_comes_in_pieces = 0
+        """In how many pieces of the batch there was the memory for one; 0 where it is not known."""
         self._may_draw = may_draw(source)
         tree = with_dimensions(ast.parse(source, path), dimensions)
         module = types.ModuleType("kernelblaster_reference")

@@ -1,7 +1,8 @@
 """PyTorch's answers in double precision, also where the model casts to a narrower type on its way.
 
 Casts between floating types are left out: what an output is before it is cast to half precision is
-what the operation computes.
+what the operation computes. Where memory does not suffice for all at once, answers whose rows do
+not hang on one another are computed some rows at a time (batch_pieces.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..loading.model import Reference, ReferenceFault, clone_arguments, lacks_memory
+from ..loading.model import (
+    Reference,
+    ReferenceFault,
+    clone_arguments,
+    lacks_gpu_memory,
+    lacks_memory,
+)
+from .batch_pieces import answers_in_pieces, pieces_of
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
@@ -32,27 +40,66 @@ def double_answers(
     """Return what `answers` are in double precision; None where a model insists on its own type.
 
     Model and arguments stay as they are. Operations run under a `mode` of PyTorch, where one is
-    given. Raises ReferenceFault where memory is short; None then too where that is dispensable,
-    which the reference notes.
+    given. Raises ReferenceFault where memory is short, in pieces too; None then too where that is
+    dispensable, which the reference notes.
     """
     nothing: list[torch.Tensor | None] = [None] * len(answers)
     if dispensable and reference.lacked_memory_for_double:
         return nothing  # It takes seconds to learn again that it lacks the memory.
-    try:
-        found = double_run(reference, model, arguments, mode)
-    except (ReferenceFault, RuntimeError) as error:
-        if lacks_memory(error):
-            if dispensable:
-                reference.lacked_memory_for_double = True
-                return nothing
-            raise ReferenceFault(f"in double precision: {error}") from error
-        return nothing
+    found, lacking = _all_at_once(reference, model, arguments, mode)
+    if lacking:
+        # Only now are the frames gone whose tensors the exception held.
+        found, lacking = _in_pieces(reference, model, arguments, answers, mode, lacking)
+    if lacking:
+        if not dispensable:
+            raise ReferenceFault(f"in double precision: {lacking}") from lacking
+        reference.lacked_memory_for_double = True
     if [exact.shape for exact in found] != [answer.shape for answer in answers]:
         return nothing
     return [
         exact if exact.dtype is torch.float64 and answer.is_floating_point() else None
         for answer, exact in zip(answers, found, strict=True)
     ]
+
+
+def _all_at_once(
+    reference: Reference, model: torch.nn.Module, arguments: Sequence[Any],
+    mode: AbstractContextManager[Any] | None,
+) -> tuple[list[torch.Tensor], Exception | None]:  # fmt: skip
+    """Return the answers, none where a model insists on its own type; and the lack of memory."""
+    if reference.double_comes_in_pieces:
+        return [], MemoryError("all at once lacked memory before")
+    try:
+        return double_run(reference, model, arguments, mode), None
+    except (ReferenceFault, RuntimeError) as error:
+        return [], _lack(error)
+
+
+def _lack(error: Exception) -> Exception | None:
+    """Return the same lack of memory without the frames whose tensors it holds; None for others."""
+    if not lacks_memory(error):
+        return None
+    kind = torch.OutOfMemoryError if lacks_gpu_memory(error) else MemoryError
+    return kind(str(error))
+
+
+def _in_pieces(
+    reference: Reference, model: torch.nn.Module, arguments: Sequence[Any],
+    answers: Sequence[torch.Tensor], mode: AbstractContextManager[Any] | None, lacking: Exception,
+) -> tuple[list[torch.Tensor], Exception | None]:  # fmt: skip
+    """Return the same, some rows at a time; none where rows hang on one another."""
+    try:
+        if not reference.double_comes_in_pieces:
+            pieces = pieces_of(reference, model, arguments, answers)
+            if not pieces:
+                return [], lacking
+            reference.double_comes_in_pieces = pieces
+        return answers_in_pieces(
+            lambda part: double_run(reference, model, part, mode),
+            arguments, answers, reference.double_comes_in_pieces,
+        ), None  # fmt: skip
+    except (ReferenceFault, RuntimeError, ValueError) as error:
+        return [], _lack(error) or lacking
 
 
 def double_run(
