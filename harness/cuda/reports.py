@@ -72,6 +72,8 @@ class MeasureAnswer:
     """Of the first contestant."""
     checked: int = 0
     """Timed answers that were compared."""
+    disturbed: int = 0
+    """Samples of PyTorch in which others kept the host from launching, warm-up among them."""
     sets: int = 0
     """Sets of inputs that were used in turn."""
     parts: dict[str, float] = field(default_factory=dict)

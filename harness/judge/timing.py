@@ -37,16 +37,18 @@ class Stopping(Record):
     of ten times as slow, nobody asks whether it is 9.8 or 10.2. 0 where the ratio is what is asked
     for."""
     least: int = 20
-    """Rounds measured where `patience` lasts, and nothing is `FAR` slower."""
+    """Rounds measured where `seconds` last, and nothing is `FAR` slower."""
     most: int = 400
     batch: int = 10
     """Rounds between two looks at the interval."""
     seconds: float = 0.6
-    """Budget: no new batch starts after it, once `least` rounds are there."""
+    """Budget: no new batch starts after it, once `least` rounds are there. Of what is slower beyond
+    doubt, where `slack` is given, fewer do, as soon as the interval is as narrow as is wanted."""
     patience: float = 2.5
     """Seconds after which no new round starts once `FEWEST` are there: rounds on gigabytes."""
     warmup: int = 3
-    """Rounds run and thrown away first; fewer where they take `warmup_seconds`."""
+    """Rounds run and thrown away first; fewer where they take `warmup_seconds`, and none where the
+    first does and `slack` is given: what is cold in it is nothing beside that."""
     warmup_seconds: float = 0.2
 
     def wanted(self, ratio: Ratio) -> float:
@@ -167,13 +169,17 @@ def measure(
         if -stopping.warmup < number < 0 and clock() - began > stopping.warmup_seconds:
             continue
         shuffle.shuffle(order)
+        ran: dict[str, float] = {}
         for name in order:
             for observer in observers:
                 observer.before(name, number)
             microseconds = run(name)
             for observer in observers:
                 observer.after(name, number)
-            if number >= 0:
+            ran[name] = microseconds
+        long = stopping.slack > 0 and clock() - began > stopping.warmup_seconds
+        if number >= 0 or (number == -stopping.warmup and long):
+            for name, microseconds in ran.items():
                 samples[name].append(microseconds)
         if _is_enough(names, samples, stopping, clock() - began):
             break
@@ -198,7 +204,9 @@ def _is_enough(
     elif not (stopping.slack and others):
         return False
     ratios = [compare(first, other) for other in others]
-    if done < stopping.least and max(ratio.interval[0] for ratio in ratios) < FAR:
+    # What is faster is to be announced; of what is slower few rounds tell by how much.
+    slower = 1.0 if spent > stopping.seconds else FAR
+    if done < stopping.least and max(ratio.interval[0] for ratio in ratios) < slower:
         return False
     if not ratios:
         low, high = median_interval(first)

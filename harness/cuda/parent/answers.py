@@ -15,6 +15,8 @@ from ..reports import MeasureAnswer, VerifyAnswer
 
 METHOD = "cuda events, L2 flushed, inputs fresh, interleaved with PyTorch eager"
 MOST_DIAGNOSTICS = 5
+DISTURBED_SHARE = 0.25
+"""Of the rounds: medians are as good as without so many."""
 
 Facts = dict[str, float | int | str]
 
@@ -84,6 +86,8 @@ def baseline_facts(answer: MeasureAnswer) -> Facts:
         "input_sets": answer.sets,
         "measure_parts": in_seconds(answer.parts),
     }
+    if answer.disturbed > DISTURBED_SHARE * len(samples["candidate"]):
+        facts["host_disturbed"] = f"{answer.disturbed} times in {facts['rounds']} rounds"
     best, against = "", None
     for name in ("eager", "compile"):
         if name not in samples:

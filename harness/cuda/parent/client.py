@@ -404,6 +404,8 @@ def _environment(uuid: str, scratch: Path) -> dict[str, str]:
         "TRITON_CACHE_DIR": str(kept / "triton"),
         # Compiling in this process: a pool would be processes to look after.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # Threads that wait by working keep the hosts of other GPUs from theirs.
+        "OMP_WAIT_POLICY": "PASSIVE",
         "KERNELBLASTER_CACHE": str(cache_root()),
         "USER": "kernelblaster",
     }

@@ -14,7 +14,7 @@ from ...judge.reports import CaseReport
 from ...judge.run_verdict import limits_of_task
 from ...judge.tensor_comparison import are_equal, compare, largest_error, largest_finite
 from ...judge.verification import least_own_error
-from ...reference.loading.model import Instance
+from ...reference.loading.model import Instance, ReferenceFault
 from ...task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
 from ..launching.buffers import PAINTINGS, Buffers
 from ..launching.candidate import Fault, LoadedProgram, NotLoaded, Program
@@ -62,8 +62,12 @@ def verify(
     buffers = made[0]
     parts.end("load")
     run = _Verification(machine, context, candidate, buffers, stage, parts, all_twice=bool(secret))
-    if all(map(run.case, plans)) and not run.mismatches:
-        run.find_constants(constants)
+    try:
+        if all(map(run.case, plans)) and not run.mismatches:
+            run.find_constants(constants)
+    except (ReferenceFault, torch.OutOfMemoryError):
+        candidate.close()
+        raise
     broken = any(case.faults for case in run.cases) and machine.is_broken()
     if not broken:
         candidate.close()
@@ -124,13 +128,14 @@ def call_and_finish(
     return [*call.faults(), *([fault] if fault else [])]
 
 
-REPEAT_SECONDS = 0.4
+REPEAT_SECONDS = 0.25
 """Spent on second runs in one verification that is no confirmation, after which no further case has
 any: what takes so long is no winner yet, and a winner is confirmed."""
 LEAST_REPEATED = 2
 """Cases that are run twice however long it takes."""
-EXACT_SECONDS = 0.75
-"""Spent on double precision in one verification, after which no further case has any."""
+EXACT_SECONDS = 0.3
+"""Spent in one verification on what answers are in double precision, and how far from them a
+candidate's are; after it no further case is looked at so."""
 
 
 class _Verification:
@@ -251,11 +256,7 @@ class _Verification:
         expected = self._context.answers(instance)
         self._machine.finish_device()
         self._parts.end("pytorch")
-        affordable = plan.exact and self._exact_seconds < EXACT_SECONDS
-        exact = self._exact(instance, expected) if affordable else []
-        self._machine.finish_device()
-        self._exact_seconds += self._parts.end("exact")
-        self._exact_cases += any(each.dtype is torch.float64 for each in exact)
+        agreed: list[int] = []
         for index, spec in enumerate(self._context.outputs):
             first, second = results[0][index], results[-1][index]
             wanted, tolerance = expected[index], plan.tolerances[index]
@@ -265,15 +266,26 @@ class _Verification:
             if mismatch:
                 self.mismatches.append((plan.name, mismatch.message))
                 continue
+            agreed.append(index)
             self._largest = max(self._largest, largest_error(first, wanted))
-            if exact and plan.own_errors[index] is not None:
-                self._ratio = max(self._ratio, _precision(first, wanted, exact[index], spec.dtype))
             if len(results) == 1 or are_equal(second, first):
                 continue
             again = compare(second, first, tolerance, spec.name)
             if again and self.repeat is None:
                 self.repeat = (plan.name, again.message)
         self._parts.end("compare")
+        if plan.exact and self._exact_seconds < EXACT_SECONDS:
+            exact = self._exact(instance, expected)
+            for index in agreed:
+                if exact and plan.own_errors[index] is not None:
+                    dtype = self._context.outputs[index].dtype
+                    ratio = _precision(
+                        results[0][index], expected[index], exact[index], dtype
+                    )
+                    self._ratio = max(self._ratio, ratio)
+            self._machine.finish_device()
+            self._exact_seconds += self._parts.end("exact")
+            self._exact_cases += any(each.dtype is torch.float64 for each in exact)
 
     def _exact(self, instance: Instance, answers: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return the answers in double precision; none where a large task lacks the memory: they

@@ -21,6 +21,10 @@ _TOLD = {
     "task_weak_to": "the checks of this task would not notice {}",
     "full_size_unchecked": "the answer at full size was not compared ({})",
     "without_double": "at full size not all answers are known in double precision ({})",
+    "host_disturbed": (
+        "PyTorch's time may be that of a busy machine, which kept it from launching ({}): measure "
+        "again on an idle one"
+    ),
     "compile_failure": "torch.compile was not measured ({})",
 }
 _NOT_WORTH_TELLING = (

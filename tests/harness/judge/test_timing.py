@@ -152,6 +152,31 @@ def test_what_is_far_slower_is_timed_in_few_rounds(
     assert (len(found["candidate"]) < 20) == (rounds < 20)
 
 
+@pytest.mark.parametrize(
+    ("slower", "spread", "slack", "rounds"),
+    [
+        (1.2, 0.001, 0.05, (FEWEST, 10)),
+        (1.2, 0.05, 0.05, (14, 20)),  # The interval decides.
+        (1.2, 0.001, 0.0, (20, 20)),  # The ratio is what was asked for.
+        (0.8, 0.001, 0.05, (20, 20)),  # A fast one is to be announced.
+        (1.0, 0.001, 0.05, (20, 20)),
+    ],
+)
+def test_where_rounds_are_long_what_is_slower_is_timed_in_few(
+    slower: float, spread: float, slack: float, rounds: tuple[int, int]
+) -> None:
+    chance, now = random.Random(5), [0.0]
+
+    def run(name: str) -> float:
+        now[0] += 0.05
+        centre = slower if name == "candidate" else 1.0
+        return centre * (1 + spread * chance.uniform(-1, 1))
+
+    stopping = Stopping(slack=slack)
+    found = measure(["candidate", "eager"], run, stopping, clock=lambda: now[0])
+    assert rounds[0] <= len(found["candidate"]) <= rounds[1]
+
+
 def test_what_is_slower_than_the_slower_baseline_alone_is_timed_in_all_rounds() -> None:
     times = {"candidate": 1.5, "eager": 10.0, "compile": 1.0}
     assert len(measure(list(times), times.__getitem__, Stopping(seconds=1e9))["eager"]) == 20
@@ -168,6 +193,20 @@ def test_slow_rounds_are_warmed_up_by_fewer_of_them() -> None:
     stopping = Stopping(least=6, most=6, warmup=5, warmup_seconds=0.2)
     samples = measure(["a"], run, stopping, clock=lambda: now[0])
     assert len(samples["a"]) == 6 and len(runs) == 6 + 2
+
+
+@pytest.mark.parametrize(("slack", "thrown_away"), [(0.05, 0), (0.0, 1)])
+def test_a_round_of_half_a_second_is_no_warm_up(slack: float, thrown_away: int) -> None:
+    now, runs = [0.0], list[str]()
+
+    def run(name: str) -> float:
+        runs.append(name)
+        now[0] += 0.25
+        return 5.0 if name == "a" else 1.0
+
+    samples = measure(["a", "b"], run, Stopping(slack=slack), clock=lambda: now[0])
+    assert len(samples["a"]) == len(samples["b"]) == FEWEST
+    assert len(runs) == 2 * (FEWEST + thrown_away)
 
 
 def test_every_run_is_observed_and_warm_up_is_thrown_away() -> None:

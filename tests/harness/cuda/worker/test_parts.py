@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -14,14 +15,20 @@ import numpy as np
 import pytest
 import simulated_kernels as kernels
 import torch
-from cuda_support import HostMachine, compile_c
+from cuda_support import HostMachine, HostProgram, compile_c
 
 from kernelblaster.harness.cuda.launching.buffers import PAINTINGS, PLACES, Buffers
 from kernelblaster.harness.cuda.launching.candidate import Program
+from kernelblaster.harness.cuda.parent.answers import baseline_facts
 from kernelblaster.harness.cuda.present_gpus import FoundGpu, parse_line, visible
+from kernelblaster.harness.cuda.reports import MeasureAnswer
 from kernelblaster.harness.cuda.worker.main import TASKS_KEPT, Worker
-from kernelblaster.harness.cuda.worker.measure_run import TWO_SETS_ROOM, measure_candidates
-from kernelblaster.harness.cuda.worker.task_context import TaskContext
+from kernelblaster.harness.cuda.worker.measure_run import (
+    TRIES,
+    TWO_SETS_ROOM,
+    measure_candidates,
+)
+from kernelblaster.harness.cuda.worker.task_context import Baseline, TaskContext
 from kernelblaster.harness.cuda.worker.verify_run import verify
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.host.plan import Plan
@@ -32,6 +39,7 @@ from kernelblaster.harness.judge.timing import Stopping
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.records.tensors import TensorSpec, Tolerance
 from kernelblaster.harness.task.loading import load_task
+from kernelblaster.nodes.run.ending.circumstances import notes_of
 
 TASK = kernels.SCALE_TASK.replace("N = 4194304", "N = 1021")
 LAUNCH = "void launch(float* out0, const float* x, void* workspace, void* stream)"
@@ -301,6 +309,80 @@ def test_a_candidate_is_timed_beside_eager(
     assert rounds == len(answer["samples"]["eager"]) >= QUICK.least
     assert answer["checked"] == rounds + QUICK.warmup
     assert answer["sets"] == 3
+
+
+@pytest.mark.parametrize(("switches", "tries"), [(True, TRIES), (False, 1)])
+def test_pytorch_is_run_again_where_others_keep_the_host_from_launching(
+    switches: bool, tries: int, machine: HostMachine, context: TaskContext, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    count, calls = iter(range(10**6)), []
+    where = "kernelblaster.harness.cuda.worker.measure_run"
+    monkeypatch.setattr(f"{where}._switched", lambda: next(count) if switches else 0)
+    eager = Baseline.eager
+
+    def slow(self: Baseline) -> None:
+        calls.append(1)
+        time.sleep(0.001)  # Not running, as where the processor is another's.
+        eager(self)
+
+    monkeypatch.setattr(Baseline, "eager", slow)
+    answer = run_measure(machine, context, tmp_path, SCALE)
+    rounds = len(answer["samples"]["eager"]) + QUICK.warmup
+    assert len(calls) == tries * rounds
+    assert answer["disturbed"] == (rounds if switches else 0)
+    samples = {"candidate": answer["samples"]["candidate0"], "eager": answer["samples"]["eager"]}
+    told = baseline_facts(MeasureAnswer(**answer | {"samples": samples}))
+    notes = " ".join(notes_of(told))
+    assert ("a busy machine, which kept it from launching" in notes) is switches
+
+
+def test_what_still_runs_after_a_timed_call_and_fails_is_the_candidates_fault(
+    context: TaskContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine, clocked = HostMachine(), []
+    clock = machine.clock
+
+    def note(call: Callable[[], Any]) -> tuple[float, Any]:
+        clocked.append(call)
+        return clock(call)
+
+    monkeypatch.setattr(machine, "clock", note)
+    fault = ("illegal_address", "an illegal memory access was encountered")
+    monkeypatch.setattr(machine, "finish_device", lambda: fault if clocked else None)
+    answer = run_measure(machine, context, tmp_path, SCALE)
+    assert answer["failed"] == "candidate0"
+    assert answer["case"]["faults"] == [fault] and not answer["samples"]
+
+
+@pytest.mark.parametrize("op", ["verify", "measure"])
+def test_a_candidate_is_unloaded_where_trusted_work_finds_no_memory(
+    op: str, context: TaskContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+
+    class Noted(HostProgram):
+        def close(self) -> None:
+            closed.append(self)
+
+    machine = HostMachine()
+    monkeypatch.setattr(machine, "load", Noted)
+    context.plans()
+
+    def lacking(*_: object) -> None:
+        raise torch.OutOfMemoryError("none left")
+
+    monkeypatch.setattr(context, "answers", lacking)
+    with pytest.raises(torch.OutOfMemoryError):
+        (run_verify if op == "verify" else run_measure)(machine, context, tmp_path, SCALE)
+    assert len(closed) == 1
+
+
+def test_few_disturbed_samples_are_not_told() -> None:
+    samples = {"candidate": [1.0] * 20, "eager": [2.0] * 20}
+    for disturbed, told in ((5, False), (6, True)):
+        answer = MeasureAnswer(samples=samples, disturbed=disturbed)
+        assert ("host_disturbed" in baseline_facts(answer)) is told
 
 
 def with_sets(
