@@ -73,7 +73,9 @@ class MeasureAnswer:
     checked: int = 0
     """Timed answers that were compared."""
     disturbed: int = 0
-    """Samples of PyTorch in which others kept the host from launching, warm-up among them."""
+    """Samples of PyTorch, warm-up among them, of which a part may be the host's time."""
+    host_microseconds: dict[str, float] = field(default_factory=dict)
+    """What enqueuing a call takes the host, by contestant of PyTorch's."""
     sets: int = 0
     """Sets of inputs that were used in turn."""
     parts: dict[str, float] = field(default_factory=dict)

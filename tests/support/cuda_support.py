@@ -16,6 +16,7 @@ import torch
 
 from kernelblaster.harness.cuda.launching.buffers import Buffers
 from kernelblaster.harness.cuda.launching.candidate import Fault, Finish, Launch, Program, Room
+from kernelblaster.harness.cuda.worker.session import Clocked
 from kernelblaster.harness.host.plan import Plan
 
 STREAM = 0x5EED
@@ -102,10 +103,10 @@ class HostMachine:
     def copy_bandwidth(self) -> float:
         return 1e12
 
-    def clock(self, call: Callable[[], Any]) -> tuple[float, Fault | None]:
+    def clock(self, call: Callable[[], Any], ahead: int = 1) -> Clocked:
         began = time.perf_counter()
         call()
-        return 1e6 * (time.perf_counter() - began), None
+        return Clocked(1e6 * (time.perf_counter() - began))
 
 
 def compile_c(text: str, folder: Path) -> Program:

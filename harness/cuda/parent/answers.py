@@ -13,7 +13,7 @@ from ...records.outcomes import Outcome
 from ...records.timings import Provenance, Timing
 from ..reports import MeasureAnswer, VerifyAnswer
 
-METHOD = "cuda events, L2 flushed, inputs fresh, interleaved with PyTorch eager"
+METHOD = "cuda events, L2 flushed, enqueued ahead, inputs fresh, interleaved with PyTorch eager"
 MOST_DIAGNOSTICS = 5
 DISTURBED_SHARE = 0.25
 """Of the rounds: medians are as good as without so many."""
@@ -87,7 +87,7 @@ def baseline_facts(answer: MeasureAnswer) -> Facts:
         "measure_parts": in_seconds(answer.parts),
     }
     if answer.disturbed > DISTURBED_SHARE * len(samples["candidate"]):
-        facts["host_disturbed"] = f"{answer.disturbed} times in {facts['rounds']} rounds"
+        facts["host_late"] = f"in {answer.disturbed} samples of {facts['rounds']} rounds"
     best, against = "", None
     for name in ("eager", "compile"):
         if name not in samples:
@@ -96,6 +96,11 @@ def baseline_facts(answer: MeasureAnswer) -> Facts:
         facts[f"{name}_us"] = median
         if against is None or median < against:
             best, against = name, median
+    facts |= {f"{name}_host_us": us for name, us in answer.host_microseconds.items()}
+    host = answer.host_microseconds.get(best, 0.0)
+    gpu = float(facts[f"{best}_us"])
+    if host > gpu:
+        facts["host_bound"] = f"{host:.0f} us for {gpu:.0f}"
     if answer.kept_compile:
         facts["compile_kept"] = answer.kept_compile
     if answer.compile_failure:

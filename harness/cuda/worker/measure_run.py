@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import random
-import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -20,11 +18,11 @@ from ...judge.verification import Mismatch
 from ...reference.drawing.structure import is_sorted, is_symmetric
 from ...reference.loading.model import Instance, ReferenceFault
 from ..launching.buffers import PAINTINGS, Buffers
-from ..launching.candidate import Fault, LoadedProgram, NotLoaded, PreparedCall, Program
+from ..launching.candidate import LoadedProgram, NotLoaded, PreparedCall, Program
 from ..reports import LaunchAnswer, MeasureAnswer
 from .kept import KeptTimes
 from .parts import Parts
-from .session import GpuSession
+from .session import Clocked, GpuSession
 from .task_context import TaskContext, values_of
 from .verify_run import Stage, allocate
 
@@ -43,10 +41,9 @@ on inputs whose own rounding is not known."""
 EAGER, COMPILED = "eager", "compile"
 EAGER_RUNS = 8
 """Runs of eager, the first thrown away, by which kept times are believed."""
-TRIES = 4
-"""Runs of PyTorch for one sample, as long as others keep the host from launching it."""
-LOST_SHARE, LOST_MICROSECONDS = 0.05, 5.0
-"""Of a sample, and at the least: what the host may lose to others."""
+MOST_AHEAD = 128
+"""Flushes of the L2 before a call, from one on twice as many each time that the host was late to
+enqueue it: together about 10 ms. What then is late still waits for the GPU on its way."""
 DESCRIBED = 5
 """Calls with an event on either side of each launch, of which the shortest is told."""
 DESCRIBED_MICROSECONDS = 10_000.0
@@ -115,6 +112,7 @@ def measure_candidates(
             compile_failure=compile_failure, parts=parts.seconds,
             kept_compile=kept.compiled / kept.eager if kept else 0.0,
             copy_bytes_per_second=machine.copy_bandwidth(), disturbed=bench.disturbed,
+            host_microseconds=bench.host_microseconds(),
         )
     )  # fmt: skip
 
@@ -137,7 +135,13 @@ def _kept_times(machine: GpuSession, context: TaskContext) -> KeptTimes | None:
     kept = context.kept.times() if context.kept and not baseline.is_compiled else None
     if kept is None:
         return None
-    samples = [machine.clock(baseline.eager)[0] for _ in range(EAGER_RUNS)]
+    samples, ahead = list[float](), 1
+    while len(samples) < EAGER_RUNS:
+        found = machine.clock(baseline.eager, ahead)
+        if found.late and ahead < MOST_AHEAD:
+            ahead *= 2
+        else:
+            samples.append(found.microseconds)
     return kept if kept.is_confirmed_by(statistics.median(samples[1:])) else None
 
 
@@ -167,26 +171,6 @@ class _Contestant:
         self.calls: list[PreparedCall] = [candidate.prepare(each) for each in buffers]
 
 
-class _Watched:
-    """A call that notes for how long its thread was kept from running meanwhile."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.lost = 0.0
-        """Microseconds; none where it only slept, for a GPU that it waits for."""
-        self._call = call
-
-    def __call__(self) -> None:
-        switched, began, worked = _switched(), time.perf_counter_ns(), time.thread_time_ns()
-        self._call()
-        worked, took = time.thread_time_ns() - worked, time.perf_counter_ns() - began
-        self.lost = (took - worked) / 1e3 if _switched() > switched else 0.0
-
-
-def _switched() -> int:
-    """Return how often this thread had to give its processor to another."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
-
-
 class _Bench:
     """Runs contestants one at a time; as an observer it gives inputs and looks at outputs."""
 
@@ -200,7 +184,9 @@ class _Bench:
     ) -> None:
         self.checked = 0
         self.disturbed = 0
-        """Samples of PyTorch in which others kept the host from launching."""
+        """Samples of PyTorch of which a part may be the host's time to enqueue them."""
+        self._ahead: dict[str, int] = {}
+        self._host: dict[str, list[float]] = {}
         self._machine, self._context, self._stage = machine, context, stage
         self._sets, self._seed = sets, seed
         self._chance = random.Random(seed)
@@ -258,34 +244,37 @@ class _Bench:
         if name in self._contestants:
             return self._call(name, self._contestants[name].calls[self._set])
         baseline = self._context.baseline()
-        return self._undisturbed(name, baseline.compiled if name == COMPILED else baseline.eager)
+        return self._run_pytorch(name, baseline.compiled if name == COMPILED else baseline.eager)
 
-    def _undisturbed(self, name: str, call: Callable[[], None]) -> float:
-        """Return the microseconds of a run in which the host could launch, where one is to be had.
+    def _run_pytorch(self, name: str, call: Callable[[], None]) -> float:
+        """Return the microseconds of a run before which all of it was enqueued, if there is one.
 
-        PyTorch takes the host's time for each operation. Where that waits for a processor the GPU
-        waits, too, and what is measured is the load of the machine.
+        PyTorch takes tens of microseconds of the host's time for each operation, more of a busy
+        one: beside kernels of a few microseconds nothing else would be measured.
         """
-        shortest = math.inf
-        for number in range(TRIES):
-            if number and self._round is not None:
+        while True:
+            ahead = self._ahead.get(name, 1)
+            found = self._clock(name, call)
+            if not found.late or ahead == MOST_AHEAD:
+                break
+            if self._round is not None:
                 self.before(name, self._round)
-            watched = _Watched(call)
-            microseconds = self._clock(name, watched)[0]
-            if watched.lost <= max(LOST_MICROSECONDS, LOST_SHARE * microseconds):
-                return microseconds
-            shortest = min(shortest, microseconds)
-        self.disturbed += 1
-        return shortest
+        self.disturbed += found.late
+        self._host.setdefault(name, []).append(found.host_microseconds)
+        return found.microseconds
+
+    def host_microseconds(self) -> dict[str, float]:
+        """Return what enqueuing one call takes the host, by contestant of PyTorch's."""
+        return {name: statistics.median(times) for name, times in self._host.items()}
 
     def _call(self, name: str, call: PreparedCall) -> float:
-        microseconds, fault = self._clock(name, call)
+        found = self._clock(name, call)
         faults = call.faults()
-        if fault is not None:
-            faults.append(fault)
+        if found.fault is not None:
+            faults.append(found.fault)
         if faults:
             raise _Failed(name, CaseReport("timing", faults))
-        return microseconds
+        return found.microseconds
 
     def before(self, name: str, round_number: int) -> None:
         """Give the contestant this round's inputs: all have the same ones."""
@@ -404,11 +393,16 @@ class _Bench:
         self._sets.insert(place, self._context.timed_instance(self._seed + number))
         self._machine.finish_device()
 
-    def _clock(self, name: str, call: Callable[[], None]) -> tuple[float, Fault | None]:
-        microseconds, fault = self._machine.clock(call)
-        if fault is None and microseconds <= 0:
-            fault = ("cuda_error", f"the events around {name} show no time")
-        return microseconds, fault
+    def _clock(self, name: str, call: Callable[[], None]) -> Clocked:
+        """Time a call; where the host was late to enqueue it, the next one begins earlier."""
+        ahead = self._ahead.get(name, 1)
+        found = self._machine.clock(call, ahead)
+        if found.late:
+            self._ahead[name] = min(2 * ahead, MOST_AHEAD)
+        if found.fault is None and found.microseconds <= 0:
+            words = f"the events around {name} show no time"
+            return found._replace(fault=("cuda_error", words))
+        return found
 
 
 def _sets(machine: GpuSession, context: TaskContext, seed: int) -> list[Instance]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import re
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -22,7 +23,7 @@ FLUSH_FACTOR = 4
 """The flush writes this many times the L2, so that also a cache that favours old lines holds none
 of them, and then reads the first half: written lines would otherwise be pushed out by what is timed
 and at its cost (5 us of 50 on an H200). Together about 120 us there, in which the host has time to
-enqueue what is timed."""
+enqueue what is timed; where that is too little, more of them come before it."""
 
 _KINDS = {
     2: "invalid_launch",  # cudaErrorMemoryAllocation
@@ -41,6 +42,19 @@ _KINDS = {
 
 _NOT_READY = 600
 """What asking an unfinished event leaves behind: no error."""
+
+class Clocked(NamedTuple):
+    """A call that was timed."""
+
+    microseconds: float
+    """Between the events on either side of it."""
+    fault: Fault | None = None
+    late: bool = False
+    """Whether the GPU was through with what came before when the host had not enqueued all of the
+    call: it may have waited for the host since."""
+    host_microseconds: float = 0.0
+    """That enqueuing took."""
+
 
 class GpuSession(Protocol):
     """What verification and timing need of the machine they run on."""
@@ -78,8 +92,8 @@ class GpuSession(Protocol):
         """Memory that can still be allocated."""
         ...
 
-    def clock(self, call: Callable[[], Any]) -> tuple[float, Fault | None]:
-        """Flush the L2, run a call on the stream; return its microseconds and what went wrong."""
+    def clock(self, call: Callable[[], Any], ahead: int = 1) -> Clocked:
+        """Flush the L2, `ahead` times, run a call on the stream, and wait; return its time."""
         ...
 
     def copy_bandwidth(self) -> float:
@@ -152,18 +166,28 @@ class CudaSession:
         torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info(self.device)[0])
 
-    def clock(self, call: Callable[[], Any]) -> tuple[float, Fault | None]:
+    def clock(self, call: Callable[[], Any], ahead: int = 1) -> Clocked:
         """See GpuSession."""
         with torch.cuda.stream(self._stream):
-            self._scrap.zero_()
+            for _ in range(ahead):
+                self._scrap.zero_()
             torch.sum(self._reread, dim=0, out=self._sum)
             self._begin.record()
+            began = time.perf_counter_ns()
             call()
+            host = (time.perf_counter_ns() - began) / 1e3
             self._end.record()
+        late = self._has_begun()
         fault = self.finish_stream()
         if fault is not None:
-            return 0.0, fault
-        return 1000.0 * float(self._begin.elapsed_time(self._end)), None
+            return Clocked(0.0, fault)
+        return Clocked(1000.0 * float(self._begin.elapsed_time(self._end)), None, late, host)
+
+    def _has_begun(self) -> bool:
+        try:
+            return bool(self._begin.query())
+        except RuntimeError:  # The candidate has failed already: who waits for it finds how.
+            return False
 
     def told_to_host_code(self) -> dict[str, Any]:
         """Return what a host half is told of this GPU: the fields of GpuProperties."""
@@ -194,7 +218,7 @@ class CudaSession:
                 min(1 << 29, self.free_bytes() // 4), dtype=torch.uint8, device=self.device
             )
             target = torch.empty_like(source)
-            times = [self.clock(lambda: target.copy_(source))[0] for _ in range(5)]
+            times = [self.clock(lambda: target.copy_(source)).microseconds for _ in range(5)]
             self._copy_bandwidth = 2e6 * float(source.numel()) / min(times)
         return self._copy_bandwidth
 

@@ -21,9 +21,13 @@ _TOLD = {
     "task_weak_to": "the checks of this task would not notice {}",
     "full_size_unchecked": "the answer at full size was not compared ({})",
     "without_double": "at full size not all answers are known in double precision ({})",
-    "host_disturbed": (
-        "PyTorch's time may be that of a busy machine, which kept it from launching ({}): measure "
-        "again on an idle one"
+    "host_late": (
+        "PyTorch's time may partly be the host's, which was late to launch it ({}): forward() "
+        "waits for the GPU on its way, or the machine is busy"
+    ),
+    "host_bound": (
+        "called by itself PyTorch takes the host longer to launch than the GPU to run ({}): only "
+        "the GPU's time is compared"
     ),
     "compile_failure": "torch.compile was not measured ({})",
 }

@@ -18,6 +18,7 @@ from kernelblaster.harness.cuda.parent.answers import baseline_facts
 from kernelblaster.harness.cuda.reports import MeasureAnswer
 from kernelblaster.harness.cuda.worker.kept import Kept, KeptTimes
 from kernelblaster.harness.cuda.worker.measure_run import measure_candidates
+from kernelblaster.harness.cuda.worker.session import Clocked
 from kernelblaster.harness.cuda.worker.task_context import Baseline, TaskContext
 from kernelblaster.harness.cuda.worker.verify_run import verify
 from kernelblaster.harness.judge.timing import Stopping
@@ -162,9 +163,9 @@ class Clock(HostMachine):
         super().__init__()
         self.microseconds = microseconds
 
-    def clock(self, call: Callable[[], Any]) -> tuple[float, Any]:
+    def clock(self, call: Callable[[], Any], ahead: int = 1) -> Clocked:
         call()
-        return self.microseconds, None
+        return Clocked(self.microseconds)
 
 
 def measured(task: Task, folder: Path, machine: HostMachine, **asked: bool) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -15,20 +14,20 @@ import numpy as np
 import pytest
 import simulated_kernels as kernels
 import torch
-from cuda_support import HostMachine, HostProgram, compile_c
+from cuda_support import HostCall, HostMachine, HostProgram, compile_c
 
 from kernelblaster.harness.cuda.launching.buffers import PAINTINGS, PLACES, Buffers
 from kernelblaster.harness.cuda.launching.candidate import Program
-from kernelblaster.harness.cuda.parent.answers import baseline_facts
+from kernelblaster.harness.cuda.parent.answers import Facts, baseline_facts
 from kernelblaster.harness.cuda.present_gpus import FoundGpu, parse_line, visible
 from kernelblaster.harness.cuda.reports import MeasureAnswer
 from kernelblaster.harness.cuda.worker.main import TASKS_KEPT, Worker
 from kernelblaster.harness.cuda.worker.measure_run import (
-    TRIES,
     TWO_SETS_ROOM,
     measure_candidates,
 )
-from kernelblaster.harness.cuda.worker.task_context import Baseline, TaskContext
+from kernelblaster.harness.cuda.worker.session import Clocked
+from kernelblaster.harness.cuda.worker.task_context import TaskContext
 from kernelblaster.harness.cuda.worker.verify_run import verify
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.host.plan import Plan
@@ -311,30 +310,50 @@ def test_a_candidate_is_timed_beside_eager(
     assert answer["sets"] == 3
 
 
-@pytest.mark.parametrize(("switches", "tries"), [(True, TRIES), (False, 1)])
-def test_pytorch_is_run_again_where_others_keep_the_host_from_launching(
-    switches: bool, tries: int, machine: HostMachine, context: TaskContext, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    count, calls = iter(range(10**6)), []
-    where = "kernelblaster.harness.cuda.worker.measure_run"
-    monkeypatch.setattr(f"{where}._switched", lambda: next(count) if switches else 0)
-    eager = Baseline.eager
+class LateHost(HostMachine):
+    """A host that takes so many flushes of the GPU to enqueue a call of PyTorch's."""
 
-    def slow(self: Baseline) -> None:
-        calls.append(1)
-        time.sleep(0.001)  # Not running, as where the processor is another's.
-        eager(self)
+    def __init__(self, flushes: int) -> None:
+        super().__init__()
+        self.flushes, self.asked = flushes, list[int]()
 
-    monkeypatch.setattr(Baseline, "eager", slow)
+    def clock(self, call: Callable[[], Any], ahead: int = 1) -> Clocked:
+        is_pytorch = not isinstance(call, HostCall)
+        if is_pytorch:
+            self.asked.append(ahead)
+        call()
+        late = is_pytorch and ahead < self.flushes
+        return Clocked(500.0 if late else 20.0, None, late, 90.0 if is_pytorch else 1.0)
+
+
+@pytest.mark.parametrize(("flushes", "enough"), [(1, 1), (6, 8), (128, 128)])
+def test_pytorch_is_timed_where_all_of_it_was_enqueued_before(
+    flushes: int, enough: int, context: TaskContext, tmp_path: Path
+) -> None:
+    machine = LateHost(flushes)
     answer = run_measure(machine, context, tmp_path, SCALE)
+    assert set(answer["samples"]["eager"]) == {20.0} and not answer["disturbed"]
+    # It is found out once.
     rounds = len(answer["samples"]["eager"]) + QUICK.warmup
-    assert len(calls) == tries * rounds
-    assert answer["disturbed"] == (rounds if switches else 0)
+    assert machine.asked == [2**n for n in range(enough.bit_length() - 1)] + [enough] * rounds
+    told = facts_beside_pytorch(answer)
+    assert told["eager_host_us"] == 90.0
+    assert "(90 us for 20)" in " ".join(notes_of(told))
+
+
+def test_pytorch_that_waits_on_its_way_is_timed_all_the_same_and_it_is_told(
+    context: TaskContext, tmp_path: Path
+) -> None:
+    answer = run_measure(LateHost(10**9), context, tmp_path, SCALE)
+    rounds = len(answer["samples"]["eager"]) + QUICK.warmup
+    assert set(answer["samples"]["eager"]) == {500.0} and answer["disturbed"] == rounds
+    assert "may partly be the host's" in " ".join(notes_of(facts_beside_pytorch(answer)))
+
+
+def facts_beside_pytorch(answer: dict[str, Any]) -> Facts:
+    """Return the facts of an answer about one candidate."""
     samples = {"candidate": answer["samples"]["candidate0"], "eager": answer["samples"]["eager"]}
-    told = baseline_facts(MeasureAnswer(**answer | {"samples": samples}))
-    notes = " ".join(notes_of(told))
-    assert ("a busy machine, which kept it from launching" in notes) is switches
+    return baseline_facts(MeasureAnswer(**answer | {"samples": samples}))
 
 
 def test_what_still_runs_after_a_timed_call_and_fails_is_the_candidates_fault(
@@ -343,9 +362,9 @@ def test_what_still_runs_after_a_timed_call_and_fails_is_the_candidates_fault(
     machine, clocked = HostMachine(), []
     clock = machine.clock
 
-    def note(call: Callable[[], Any]) -> tuple[float, Any]:
+    def note(call: Callable[[], Any], ahead: int) -> Clocked:
         clocked.append(call)
-        return clock(call)
+        return clock(call, ahead)
 
     monkeypatch.setattr(machine, "clock", note)
     fault = ("illegal_address", "an illegal memory access was encountered")
@@ -378,11 +397,11 @@ def test_a_candidate_is_unloaded_where_trusted_work_finds_no_memory(
     assert len(closed) == 1
 
 
-def test_few_disturbed_samples_are_not_told() -> None:
+def test_few_late_samples_are_not_told() -> None:
     samples = {"candidate": [1.0] * 20, "eager": [2.0] * 20}
     for disturbed, told in ((5, False), (6, True)):
         answer = MeasureAnswer(samples=samples, disturbed=disturbed)
-        assert ("host_disturbed" in baseline_facts(answer)) is told
+        assert ("host_late" in baseline_facts(answer)) is told
 
 
 def with_sets(
