@@ -10,7 +10,7 @@ from ...memory.knowledge.changes.edit_checks import Ground
 from ...memory.knowledge.changes.state_rules import Asked, edits_of_states
 from ...memory.knowledge.policy.facts import Rows
 from ...memory.knowledge.policy.policy import unknown_technique
-from ...memory.knowledge.snapshots.edits import gained, lost
+from ...memory.knowledge.snapshots.edits import alone_as_good, gained, lost, worse_without
 from ...memory.knowledge.snapshots.snapshot import Snapshot
 from ...memory.knowledge.states.conditions import KernelFacts, evidence_figures
 from ...memory.records.conditions import Condition
@@ -258,18 +258,24 @@ def _macros(own: set[str], known: Learned) -> Iterator[Edit]:
         for first_id, first in sorted(named.items()):
             together = (first.log_gain or 0.0) + (second.log_gain or 0.0)
             without = [
-                name for name, row in sorted(alone.items())
-                if row.previous_technique != first.technique
-            ]  # fmt: skip
+                name for name, row in sorted(alone.items()) if worse_without(row, first, second)
+            ]
             if (
                 first.log_gain is None
                 or first.child_sha256 != second.parent_sha256
                 or first.technique == second.technique
                 or together < SEQUENCE_GAIN
                 or not without
+                or alone_as_good((first, second), _tries_of(first, second, known=known))
             ):
                 continue
             yield from _macro((first_id, second_id), without, together, known)
+
+
+def _tries_of(*steps: Evidence, known: Learned) -> Iterator[Evidence]:
+    """Yield all tries of the techniques of these steps."""
+    for step in steps:
+        yield from known.of(step.technique).values()
 
 
 def _macro(

@@ -13,24 +13,29 @@ from statistics import median
 from typing import NamedTuple
 
 from ...harness.records.outcomes import Outcome
-from ...memory.knowledge.kernels import KnownKernel
+from ...memory.knowledge.kernels import KnownKernel, TaskSeen
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.policy.facts import comparable
 from ...memory.knowledge.snapshots.snapshot import Snapshot
 from ...memory.knowledge.states.conditions import KernelFacts, evidence_facts, unmet
+from ...memory.knowledge.states.dimensions import DIMENSIONS
 from ...memory.knowledge.states.signature import explain, mean_of
 from ...memory.records.edits import AddMacro, Deprecate, Revise
-from ...memory.records.evidence import NO_GAIN, Evidence
+from ...memory.records.evidence import Evidence
 from ...memory.records.identity import Author
 from ...memory.records.states import PerformanceState, Signature
 from .edits import edit_text
 
 PAYS = 0.05
 """Log gain from which a technique is said to pay (about 5 %)."""
+MATTERS = 0.02
+"""Log gain or loss that is told as one, as it stands in the tables; less is what models are off."""
 MOST_ASSUMED = 3
 """Techniques of a state that nobody tried there and that are named, the most promising."""
 FIGURES = 4
 """Of a situation that are told, the most striking."""
+MOST_TOLD = 4
+"""Tries of a technique that are told one by one."""
 LEAST_ASSUMED = 0.05
 """Log gain that they are assumed to have at least."""
 BUILTIN: Author = "builtin"
@@ -115,8 +120,12 @@ def _head(rows: Sequence[Evidence], kind: str) -> str:
         f"{tasks} task{'s' if tasks > 1 else ''}; the kernels written by {told}, compiled by "
         f"{', '.join(sorted({row.toolchain.split(',')[0] for row in rows}))}. Gains are the "
         "time of the whole program before a change over the time after it: 1.20x is faster, 0.80x "
-        f"slower.{trust} A gain is of the first time that a technique is applied to a kernel; "
-        '"again" is with another setting on a kernel that has it.'
+        f"slower; of several tries the median stands, and the least and the most beside it.{trust} "
+        "A gain is of the first time that a technique is applied to a kernel; "
+        '"again" is with another setting on a kernel that has it. It holds for these kernels, '
+        "shapes and types; what is told of one task is a hint. A kernel is right that agrees with "
+        "PyTorch within KernelBench's tolerance for its type, or as far as PyTorch's own rounding "
+        "goes; it is timed with the L2 flushed."
     )
 
 
@@ -144,19 +153,32 @@ def _tasks(knowledge: KnowledgeBase, rows: Sequence[Evidence], kind: str) -> str
             f"| {task.name if task else task_id[:10]} | {task.op_class if task else ''} "
             f"| {task.dtype if task else ''} {', '.join(shapes)} | {gpu} | {first} "
             f"| {kernel.microseconds:.4g} | {bound} | {tried[task_id]} "
-            f"| {', '.join(kernel.techniques) or 'as first written'} |"
+            f"| {_made_by(kernel)} |"
         )
     if not lines:
         return ""
+    others = sorted(
+        f"{known[name].name if name in known else name[:10]} ({count})"
+        for name, count in tried.items() if name not in {task_id for task_id, _ in best}
+    )  # fmt: skip
     return "\n".join([
         "## Tasks, and the best kernel of each", "",
-        "Microseconds; the bound is what no kernel can be faster than (bytes and operations at the "
-        "GPU's peaks), with the share of it that the best one reaches. "
+        "Microseconds; the bound is what no kernel can be faster than: all inputs and outputs once "
+        "at the peak of DRAM, and the operations at the peak of the fastest arithmetic that is as "
+        "accurate as the type (of float32 three products of halves on tensor cores for one), "
+        "whichever takes longer; beside it the share of it that the best one reaches. "
         "`kernelblaster kb kernels TASK` shows the way there.", "",
         "| task | operation | inputs | GPU | first | best | bound | tries | what made it |",
         "|---|---|---|---|---|---|---|---|---|",
         *lines,
+        *(["", f"Nothing is kept of, with so many tries: {', '.join(others)}."] if others else []),
     ])  # fmt: skip
+
+
+def _made_by(kernel: KnownKernel) -> str:
+    if kernel.gain is not None and math.log(kernel.gain) < MATTERS:
+        return "nothing gained on the first kernel"
+    return ", ".join(kernel.techniques) or "as first written"
 
 
 def _situations(
@@ -165,7 +187,7 @@ def _situations(
     by_state: dict[str, list[Evidence]] = {}
     for row in rows:
         by_state.setdefault(snapshot.place(row), []).append(row)
-    names = {state.id: state.name for state in snapshot.states()}
+    names = _names(snapshot)
     seen = {task.task_id: task for task in knowledge.tasks_seen()}
     ranked = sorted(
         (state for state in snapshot.states() if state.id in by_state),
@@ -188,23 +210,40 @@ def _situations(
         ]  # fmt: skip
         yield "\n".join([
             f"### {state.name}", "",
-            f"{state.description} On average of the kernels tried here {_figures(own)}. "
+            f"{state.description} On average of the kernels tried here {_figures(own, state)}. "
             f"Met in {', '.join(on)}.", "",
-            "| technique | gain | tries | best setting | afterwards | says |",
+            "| technique | gain | tries | on | afterwards | says |",
             "|---|---|---|---|---|---|",
-            *_lines(own, snapshot, names), *_assumed(state, own, facts, snapshot, kind),
+            *_lines(own, snapshot, names, seen), *_assumed(state, own, facts, snapshot, kind),
         ])  # fmt: skip
 
 
-def _figures(rows: Iterable[Evidence]) -> str:
-    """Return the most striking figures of kernels that need no key to be read."""
+def _names(snapshot: Snapshot) -> dict[str, str]:
+    """Return what states are called; those that a run found and nobody named, by what holds."""
+    return {
+        state.id: state.name if state.name != state.id else f"one found by a run ({state.primary})"
+        for state in snapshot.states()
+    }
+
+
+def _figures(rows: Iterable[Evidence], state: PerformanceState) -> str:
+    """Return the most striking figures of kernels that need no key to be read, that of the unit
+    which the state is named after first."""
     mean = Signature(values=mean_of(row.signature_before for row in rows))
+    own = [
+        dimension.words.format(f"{value:.0%}")
+        for dimension, value in zip(DIMENSIONS, mean.values, strict=True)
+        if dimension.name == state.primary and value >= 0.0
+    ]
     told = explain(mean, limit=len(mean.values))
     plain = [each for each in told if "(" not in each and not each.endswith("is the bottleneck")]
-    return ", ".join(plain[:FIGURES]) or "nothing strikes"
+    return ", ".join(list(dict.fromkeys([*own, *plain]))[:FIGURES]) or "nothing strikes"
 
 
-def _lines(rows: Sequence[Evidence], snapshot: Snapshot, names: Mapping[str, str]) -> list[str]:
+def _lines(
+    rows: Sequence[Evidence], snapshot: Snapshot, names: Mapping[str, str],
+    seen: Mapping[str, TaskSeen],
+) -> list[str]:  # fmt: skip
     groups: dict[tuple[str, bool], list[Evidence]] = {}
     for row in rows:
         groups.setdefault((row.technique, row.earlier is not None), []).append(row)
@@ -213,12 +252,14 @@ def _lines(rows: Sequence[Evidence], snapshot: Snapshot, names: Mapping[str, str
         for (technique, again), tries in groups.items()
     ]
     return [
-        _line(each, snapshot, names)
+        _line(each, snapshot, names, seen)
         for each in sorted(found, key=lambda each: (-each.middle, each.technique))
     ]
 
 
-def _line(tries: _Tries, snapshot: Snapshot, names: Mapping[str, str]) -> str:
+def _line(
+    tries: _Tries, snapshot: Snapshot, names: Mapping[str, str], seen: Mapping[str, TaskSeen]
+) -> str:
     gains = tries.gains
     failed = Counter(
         row.outcome.value.replace("_", " ") for row in tries.rows if row.log_gain is None
@@ -226,19 +267,33 @@ def _line(tries: _Tries, snapshot: Snapshot, names: Mapping[str, str]) -> str:
     count = f"{len(tries.rows)} on {tries.tasks} task{'s' if tries.tasks > 1 else ''}"
     if failed:
         count += "; " + ", ".join(f"{number} {what}" for what, number in failed.most_common())
-    gain = best = after = ""
+    gain = after = ""
     if gains:
         gain = _gain(tries.middle)
         if len(gains) > 1:
             gain += f" ({_gain(gains[0])} to {_gain(gains[-1])})"
-        top = next(row for row in tries.rows if row.log_gain == gains[-1])
-        best = ", ".join(f"{name} {value}" for name, value in sorted(top.parameters.items()))
         states = Counter(
             snapshot.standing(row.state_after) for row in tries.rows if row.state_after
         )
         ((state, _),) = states.most_common(1) or [("", 0)]
-        after = names.get(state, state)
-    return f"| {tries.technique} | {gain or 'none'} | {count} | {best} | {after} | {_says(tries)} |"
+        after = names.get(state, "one that no longer stands" if state else "")
+    return (
+        f"| {tries.technique} | {gain or 'none'} | {count} | {_where(tries, seen)} | {after} "
+        f"| {_says(tries)} |"
+    )
+
+
+def _where(tries: _Tries, seen: Mapping[str, TaskSeen]) -> str:
+    """Return what each try was made on, with its setting and its gain, the best first."""
+    told = []
+    for row in sorted(tries.rows, key=lambda row: -(row.log_gain or -math.inf)):
+        task = seen.get(row.task_id)
+        setting = " ".join(f"{name} {value}" for name, value in sorted(row.parameters.items()))
+        came = row.outcome.value if row.log_gain is None else _gain(row.log_gain)
+        name = task.name if task else row.task_id[:10]
+        told.append(" ".join(filter(None, (name, setting.replace("_", " "), came))))
+    more = len(told) - MOST_TOLD
+    return "; ".join(told[:MOST_TOLD]) + (f"; {more} more" if more > 0 else "")
 
 
 def _says(tries: _Tries) -> str:
@@ -257,12 +312,12 @@ def _says(tries: _Tries) -> str:
             said += ": " + ", ".join(f"{name} {_gain(-gain)}" for gain, name in told)
     elif gains[0] >= PAYS:
         said = "pays"
-    elif tries.middle > NO_GAIN:
+    elif tries.middle >= MATTERS:
         said = "pays a little"
-    elif tries.middle >= -NO_GAIN:
+    elif tries.middle > -MATTERS:
         said = "hardly matters"
     else:
-        said = "costs" if gains[-1] <= -NO_GAIN else "mostly costs"
+        said = "costs" if gains[-1] <= -MATTERS else "mostly costs"
     return said if tries.tasks > 1 else f"{said} (one task)"
 
 
@@ -270,6 +325,12 @@ def _gain(log_gain: float) -> str:
     """Return a gain with as many digits as a column reads well with."""
     gain = math.exp(log_gain)
     return f"{gain:.2f}x" if gain < 10.0 else f"{gain:.3g}x"
+
+
+def _guess(log_gain: float) -> str:
+    """Return what is assumed with no more digits than it deserves."""
+    gain = math.exp(log_gain)
+    return f"{gain:.1f}x" if gain < 2.0 else f"{gain:.0f}x"
 
 
 def _assumed(
@@ -293,7 +354,7 @@ def _assumed(
     if not left:
         return []
     named = "; ".join(
-        f"{card.technique} ({_gain(card.prior_log_gain)})" for card in left[:MOST_ASSUMED]
+        f"{card.technique} (perhaps {_guess(card.prior_log_gain)})" for card in left[:MOST_ASSUMED]
     )
     return ["", f"Not tried here; guesses that come with the program, not results: {named}."]
 
@@ -326,7 +387,7 @@ def _together(snapshot: Snapshot, kind: str) -> str:
 
 
 def _rules(snapshot: Snapshot, kind: str) -> str:
-    names = {state.id: state.name for state in snapshot.states()}
+    names = _names(snapshot)
     lines = [
         f"- {edit_text(edit, names)}"
         for edit in snapshot.edits.of(kind)
@@ -354,5 +415,7 @@ def _glossary(snapshot: Snapshot, rows: Sequence[Evidence], kind: str) -> str:
     lines = []
     for name in sorted({row.technique for row in rows}):
         card = snapshot.card(name, kind) or cards.get(name)
-        lines.append(f"- {name}: {card.description if card else 'described nowhere'}")
+        told = card.description if card else "described nowhere"
+        beware = f" Beware: {card.side_effects}" if card and card.side_effects else ""
+        lines.append(f"- {name}: {told}{beware}")
     return "## Techniques\n\n" + "\n".join(lines) if lines else ""

@@ -22,7 +22,15 @@ from ...records.optimizations import Optimization
 from ...records.states import PerformanceState
 from ..policy.facts import Rows, comparable
 from ..policy.listed import listed_text
-from ..snapshots.edits import Table, gained, lost, passes, told_apart, worse_without
+from ..snapshots.edits import (
+    Table,
+    alone_as_good,
+    gained,
+    lost,
+    passes,
+    told_apart,
+    worse_without,
+)
 from ..snapshots.snapshot import Snapshot
 from ..states.conditions import TELLING_STATES, KernelFacts, evidence_facts, misnamed
 from ..states.dimensions import DIMENSIONS
@@ -232,6 +240,9 @@ def _check_macro(edit: AddMacro, rows: Sequence[Evidence], ground: Ground) -> No
     together = math.fsum(row.log_gain or 0.0 for row in rows)
     if any(row.log_gain is None for row in rows) or together <= NO_GAIN:
         raise Refused("its steps gained nothing together")
+    known = (row for name in dict.fromkeys(names) for row in ground.of(name, device_kind))
+    if single := alone_as_good(rows, known):
+        raise Refused(f"{_named(single)} gained as much by itself, on the kernel that it begins at")
     if card.prior_log_gain > together:
         raise Refused("it expects more than its steps gained together")
     for at, proof in enumerate(edit.proofs):

@@ -283,9 +283,24 @@ def worse_without(row: Evidence, step: Evidence, following: Evidence) -> bool:
     it before, on the same task."""
     return (
         (row.technique, row.task_id) == (following.technique, step.task_id)
+        and (row.earlier is None) == (following.earlier is None)  # Again is another change.
         and row.previous_technique != step.technique
         and (lost(row) or (row.log_gain or 0.0) < (following.log_gain or 0.0) - NO_GAIN)
     )
+
+
+def alone_as_good(steps: Sequence[Evidence], known: Iterable[Evidence]) -> Evidence | None:
+    """Return a try of one of the steps by itself, where they began, that gained as much as all."""
+    together = math.fsum(step.log_gain or 0.0 for step in steps)
+    names = {step.technique for step in steps}
+    return next(
+        (
+            row for row in known
+            if row.technique in names and row.parent_sha256 == steps[0].parent_sha256
+            and row.log_gain is not None and row.log_gain >= together - NO_GAIN
+        ),
+        None,
+    )  # fmt: skip
 
 
 def _applied(card: Optimization, edit: Revise) -> Optimization:

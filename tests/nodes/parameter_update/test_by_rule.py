@@ -136,6 +136,10 @@ def test_two_steps_are_one_where_the_second_alone_lost() -> None:
         (FIRST, SECOND),
         (FIRST, SECOND, ALONE.model_copy(update={"task_id": "another"})),
         (FIRST.model_copy(update={"child_sha256": "other"}), SECOND, ALONE),
+        (FIRST, SECOND, ALONE.model_copy(update={"earlier": {"tile": 16}})),  # A second padding.
+        # By itself it gained as much, on the kernel that both begin at.
+        (FIRST, SECOND, ALONE, row(9, 0.79, technique="pad_shared_memory",
+                                   parent_sha256=FIRST.parent_sha256)),
     ):
         found = gap("confirmed", FIRST, **{**listed, "evidence": tuple(r.id for r in rows[:2])})
         assert edits(found, *rows) == ()

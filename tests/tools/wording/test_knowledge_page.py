@@ -58,7 +58,8 @@ def test_a_page_tells_what_was_tried_and_never_what_was_not(tmp_path: Path) -> N
         return line
 
     assert "8 tries, of which 6 gave right answers, on 2 tasks" in page, "a repeat counts once"
-    assert "| 1.16x (1.11x to 1.22x) | 2 on 2 tasks | width 4 |" in of(WIDE["technique"])  # type: ignore[arg-type]
+    told = "| 1.16x (1.11x to 1.22x) | 2 on 2 tasks | t width 4 1.22x; u width 4 1.11x |"
+    assert told in of(WIDE["technique"])  # type: ignore[arg-type]
     assert of(WIDE["technique"]).endswith("| pays |")  # type: ignore[arg-type]
     assert "| 1.35x | 1 on 1 task |" in of("vectorize_memory_access, again")
     assert "2 wrong answer" in of("fast_math") and "breaks the kernel" in of("fast_math")
@@ -68,7 +69,8 @@ def test_a_page_tells_what_was_tried_and_never_what_was_not(tmp_path: Path) -> N
     assert not any(each.technique in guesses for each in ROWS[:-1])
     assert "Wide loads need aligned rows. (openai:m; " in page and "A rule's" not in page
     assert "- unroll_loop, revision 1: only where lsu at least 0.4: it lost elsewhere" in page
-    assert f"- fast_math: {SEED.techniques['fast_math'].description}" in page
+    card = SEED.techniques["fast_math"]
+    assert f"- fast_math: {card.description} Beware: {card.side_effects}" in page
     assert "H200" not in page and "a model of the chip" in page.lower()
     assert "on 1 task;" in measured
     assert "3.00x" in measured and "H100" not in measured and "model of the chip" not in measured

@@ -187,6 +187,16 @@ def test_what_speaks_against_evidence_or_the_seed_is_refused(
     assert why in str(refusal(edit, ground))
 
 
+@pytest.mark.parametrize(("gain", "as_good"), [(0.79, True), (0.7, False)])
+def test_a_sequence_is_no_macro_where_one_step_alone_gained_as_much(
+    knowledge: KnowledgeBase, gain: float, as_good: bool
+) -> None:
+    alone = row(20, gain, technique="pad_shared_memory", parent_sha256=FIRST.parent_sha256)
+    rows = {each.id: each for each in (*ROWS, alone)}
+    why = refusal(macro(*PROVEN), Ground(knowledge.snapshot(), Rows.of_all(rows)))
+    assert ("gained as much by itself" in str(why)) is as_good
+
+
 def written(knowledge: KnowledgeBase, *edits: Edit, **also: Any) -> int:
     return knowledge.apply_update(KnowledgeUpdate(run="r", iteration=1, edits=edits, **also))
 
