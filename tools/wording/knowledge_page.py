@@ -161,6 +161,7 @@ def _tasks(knowledge: KnowledgeBase, rows: Sequence[Evidence], kind: str) -> str
         f"{known[name].name if name in known else name[:10]} ({count})"
         for name, count in tried.items() if name not in {task_id for task_id, _ in best}
     )  # fmt: skip
+    rest = f"No other kernel held to be faster than the first (tries): {', '.join(others)}."
     return "\n".join([
         "## Tasks, and the best kernel of each", "",
         "Microseconds; the bound is what no kernel can be faster than: all inputs and outputs once "
@@ -171,7 +172,7 @@ def _tasks(knowledge: KnowledgeBase, rows: Sequence[Evidence], kind: str) -> str
         "| task | operation | inputs | GPU | first | best | bound | tries | what made it |",
         "|---|---|---|---|---|---|---|---|---|",
         *lines,
-        *(["", f"Nothing is kept of, with so many tries: {', '.join(others)}."] if others else []),
+        *(["", rest] if others else []),
     ])  # fmt: skip
 
 
