@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -65,9 +66,28 @@ def export_program(instance: Instance, path: str = "") -> dict[str, Any]:
 
     Raises NotExportable, or whatever torch.export raises.
     """
-    with torch.no_grad():
+    with torch.no_grad(), _counting_no_batches(instance.model):
         exported = taken_apart(torch.export.export(instance.model, instance.arguments))
     return _Writer(exported, instance, path).program()
+
+
+@contextmanager
+def _counting_no_batches(model: torch.nn.Module) -> Iterator[None]:
+    """Have batch norms that average over all batches so far (momentum=None) take this one alone.
+
+    What they average is the same in the first call, and the number of calls is a tensor's value.
+    """
+    kind = torch.nn.modules.batchnorm._BatchNorm
+    averaging = [
+        module for module in model.modules() if isinstance(module, kind) and module.momentum is None
+    ]
+    for module in averaging:
+        module.momentum = 1.0
+    try:
+        yield
+    finally:
+        for module in averaging:
+            module.momentum = None
 
 
 class _Writer:

@@ -52,8 +52,12 @@ def get_inputs():
 
 @pytest.mark.parametrize(
     ("body", "constants"),
-    [(READ_LATER, "N, C, H = 64, 6, 20"), (UNREAD, "N, C = 512, 256")],
-    ids=["read later", "read alone"],
+    [
+        (READ_LATER, "N, C, H = 64, 6, 20"),
+        (UNREAD, "N, C = 512, 256"),
+        (UNREAD.replace("1d(C)", "1d(C, momentum=None)"), "N, C = 512, 256"),
+    ],
+    ids=["read later", "read alone", "averaged over all calls"],
 )
 async def test_running_buffers_are_read_as_the_norm_leaves_them(
     tmp_path: Path, body: str, constants: str
