@@ -120,9 +120,10 @@ async def _again(claim: Claim, device: Device) -> Again:
     if claimed is None or texts is None:
         verdict: Verdict = "fails" if claim.damaged else "no_claim"
         return Again(**named, verdict=verdict, reason=claim.reason)
+    folder = Path("/nowhere")
     try:
-        with scratch_folder("rerun") as scratch:
-            task = await _task(texts, scratch)
+        with scratch_folder("rerun") as folder:
+            task = await _task(texts, folder)
             gates = Gates(device.confirming_for(texts.confirm_seconds))
             now, reason = await _measured(task, texts, gates)
             if now is None:

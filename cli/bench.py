@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 from pathlib import Path
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from ..harness.errors import UserError, in_shell, unwritten
+from ..harness.files import require_replaceable
 from .flags import (
     DeviceName,
     Gpu,
@@ -161,9 +161,8 @@ def bench(
 
 def _require_writable(file: Path) -> None:
     """Look before the first run whether a file can be written after the last. Raises UserError."""
+    require_replaceable(file)
     try:
-        if file.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         with NamedTemporaryFile(dir=file.parent):
             pass
     except OSError as error:

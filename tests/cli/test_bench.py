@@ -46,7 +46,8 @@ def suite(tmp_path: Path) -> Path:
         (("--set", "N=3"), "--set names a size of one task"),
         (("--kernelbench", "nowhere"), "name a suite"),
         (("--html", "nowhere/report.html"), "or name another file"),
-        (("--html", "."), "or name another file"),
+        (("--html", "."), "is a folder"),
+        (("--html", "/dev/null"), "is a device"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_leaves_nothing(
