@@ -133,7 +133,9 @@ async def _again(claim: Claim, device: Device) -> Again:
             looked_at = [each.dimensions for each in shapes]
             unseen = [each for each in texts.held if each not in looked_at]
     except UserError as error:
-        return Again(**named, verdict="fails", reason=str(error))
+        # The folder is gone when that is read: the reference is named by itself.
+        said = str(error).replace(f"{folder}{os.sep}", "")
+        return Again(**named, verdict="fails", reason=said)
     verdict, reason = compared(claimed, now)
     if unseen and not reason:
         told = "; ".join(map(_sizes, unseen))
