@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import queue
 import random
@@ -66,8 +67,9 @@ COLUMNS_OF_ORDERS = ("loads", "ordered", "noticed")
 STAGES = {
     "load": "load", "write": "load", "compile": "verify", "verify": "verify",
     "profile": "profile", "measure": "profile", "again": "profile", "order": "load",
+    "wait": "wait",
 }  # fmt: skip
-"""Which limit counts for each stage."""
+"""Which limit counts for each stage; to wait for other problems has none."""
 PATIENCE = 10
 LOOK_SECONDS = 1.0
 """How often it is seen how long a problem's processes have worked."""
@@ -260,7 +262,7 @@ class Helper:
         stage = "load"
         spent = {kind: (0.0, 0.0) for kind in STAGES.values()}
         limits = {"load": self._asked.load_seconds, "verify": self._asked.seconds,
-                  "profile": self._asked.profile_seconds}  # fmt: skip
+                  "profile": self._asked.profile_seconds, "wait": math.inf}  # fmt: skip
         try:
             process.stdin.write(f"{path}\n".encode())
             while True:

@@ -23,7 +23,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -178,19 +178,19 @@ class Problem:
         if not self._passed("compiled", compiled):
             return
         gpu = device if isinstance(device, CudaDevice) else None
-        with _among_others(gpu), self._stage("verify"):
+        with self._turn(gpu, shared=True), self._stage("verify"):
             verified = await device.verify(allowed, source)
         self.row["launches"] = verified.facts.get("launches")
         self._note(verified.facts)
         if not self._passed("verified", verified) or not (profile or gpu):
             return
         first = gpu.without_counters() if gpu and not once else device
-        with _among_others(gpu), self._stage("measure" if gpu else "profile"):
+        with self._turn(gpu, shared=True), self._stage("measure" if gpu else "profile"):
             measured = await first.profile(allowed, source)
         self._note(measured.stage.facts, measured)
         passed = self._passed("measured" if gpu else "profiled", measured.stage)
         if passed and gpu and not once:
-            with _alone(gpu), self._stage("again"):
+            with self._turn(gpu, shared=False), self._stage("again"):
                 fresh = f"{source}// {uuid.uuid4()}\n"
                 stage = await device.compile(allowed, fresh)
                 if stage.outcome is Outcome.PASSED:
@@ -214,6 +214,17 @@ class Problem:
         return passed
 
     @contextmanager
+    def _turn(self, gpu: CudaDevice | None, *, shared: bool) -> Iterator[None]:
+        """Wait until no problem has the GPU to itself, or no other uses it; for a part of the time
+        keep it. Where there is none, wait for nobody."""
+        if gpu is None:
+            yield
+            return
+        self.tell("wait")
+        with gpu_lock(f"{gpu.gpus[0].uuid}-problems", shared=shared):
+            yield
+
+    @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         self.tell(name)
         began, used = time.monotonic(), processor_seconds(os.getpid())
@@ -222,16 +233,6 @@ class Problem:
         finally:
             self.row["took"][name] = round(time.monotonic() - began, 2)
             self.row["processor"][name] = round(processor_seconds(os.getpid()) - used, 2)
-
-
-def _alone(gpu: CudaDevice) -> AbstractContextManager[Any]:
-    """Wait until no other problem uses the GPU, and keep all from it."""
-    return gpu_lock(f"{gpu.gpus[0].uuid}-problems")
-
-
-def _among_others(gpu: CudaDevice | None) -> AbstractContextManager[Any]:
-    """Wait until no problem has the GPU to itself; where there is none, wait for nobody."""
-    return gpu_lock(f"{gpu.gpus[0].uuid}-problems", shared=True) if gpu else nullcontext()
 
 
 def _opened(asked: argparse.Namespace) -> Device:
