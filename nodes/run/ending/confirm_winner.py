@@ -1,10 +1,10 @@
 """Confirm the winner: verify and measure it once more in fresh processes before it is announced.
 
 Reads plan, summary, initial and soft_reviews (what passed comes from the replay buffer); writes
-confirmation. A kernel that does not hold, or that soft verification vetoed, is not announced: the
-next fastest is tried, and the initial one stands at the end. One with the same fault as a vetoed
-one (it fails on the input that showed it, or holds the line that was objected to) is passed over
-without a review or a measurement.
+confirmation. A kernel that does not hold, or that soft verification vetoed, is not announced:
+another is tried (contenders.py), and the initial one stands at the end. One with the same fault as
+a vetoed one (it fails on the input that showed it, or holds the line that was objected to) is
+passed over without a review or a measurement.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from ...records.plan import RunPlan
 from ...records.result import Confirmation
 from ...records.reviews import SoftReview
 from ...records.task import TaskSummary
+from .contenders import Contenders
 
-TRIES = 3
+TRIES = 4
 """Kernels that may fail to hold, or be vetoed, before the initial one is announced."""
 
 
@@ -46,28 +47,41 @@ class Reads(TypedDict):
 
 
 async def confirm_winner(state: Reads) -> dict[str, Any]:
-    """Measure the fastest kernels again, the best first, until one holds; announce that one."""
+    """Measure the fastest kernels again until one holds, and announce that one."""
     initial = state["initial"]
     vetoed = {k: r for k, r in state.get("soft_reviews", {}).items() if r.vetoed}
     steps = await asyncio.to_thread(_steps, state["plan"])
     notes = veto_notes(steps, vetoed)
-    confirmation, tries = unconfirmed(initial, notes), 0
-    for way in contenders(initial, steps, vetoed):
-        if way and tries == TRIES:
-            continue
+    left, tries = Contenders(fastest_first(initial, steps, vetoed)), 0
+    held: tuple[KernelPoint, Timing, Ratio | None] | None = None
+    while tries < TRIES and (way := left.next()) is not None:
         point = await asyncio.to_thread(_point, state, way)
-        if way and (fault := await _known_fault(state, point, vetoed)):
+        if fault := await _known_fault(state, point, vetoed):
             notes.append(f"{point.microseconds:.2f} us does not stand: {fault}")
             continue
         again, ratio, reason = await _again(state, point)
         if again is not None and not reason:
-            confirmation = confirmed(initial, point, again, notes, ratio)
-            break
+            left.holds(way)
+            held = point, again, ratio
+            continue
         tries += 1
         notes.append(f"{point.microseconds:.2f} us did not hold: {reason}")
-        if way:
+        if again is None:
+            left.is_wrong(way, reason)
+        else:  # It is right, and slower.
             await asyncio.to_thread(_refute, state["plan"], way, reason)
+    for way, reason in left.blamed():
+        await asyncio.to_thread(_refute, state["plan"], way, reason)
+    if held is None:
+        again, ratio, reason = await _again(state, initial)
+        if again is not None and not reason:
+            held = initial, again, ratio
+        else:
+            notes.append(f"{initial.microseconds:.2f} us did not hold: {reason}")
+    if held is None:
         confirmation = unconfirmed(initial, notes)
+    else:
+        confirmation = confirmed(initial, *held[:2], notes, held[2])
     report_progress(
         "confirmation",
         confirmed=confirmation.confirmed,
@@ -89,16 +103,15 @@ def _steps(plan: RunPlan) -> list[Step]:
         return workspace.store.replay.steps()
 
 
-def contenders(
+def fastest_first(
     initial: KernelPoint, steps: Sequence[Step], vetoed: Collection[str] = ()
 ) -> list[Way]:
-    """Return the ways to the kernels to confirm, the fastest first.
+    """Return the ways to the kernels that are faster than the initial one, the fastest first.
 
-    The last is the way without steps, to the initial kernel. Those whose evaluation key is in
-    `vetoed` are left out: the next best, which passed every check, stands in.
+    Those whose evaluation key is in `vetoed` are left out; all, where so many were vetoed.
     """
     if len(vetoed) >= TRIES:  # Each costs a review.
-        return [()]
+        return []
     faster = [
         (step.microseconds_after, len(way), source, way)
         for source, way in ways_through(steps).items()
@@ -107,7 +120,7 @@ def contenders(
         and step.microseconds_after < initial.microseconds
         and step.evaluation_key not in vetoed
     ]
-    return [*(way for *_, way in sorted(faster, key=lambda each: each[:3])), ()]
+    return [way for *_, way in sorted(faster, key=lambda each: each[:3])]
 
 
 async def _known_fault(
@@ -132,8 +145,6 @@ async def _known_fault(
 
 
 def _point(state: Reads, way: Way) -> KernelPoint:
-    if not way:
-        return state["initial"]
     last = way[-1]
     with workspace_of(state["plan"]) as workspace:
         evaluation = workspace.evaluation(str(last.evaluation_key))
