@@ -17,7 +17,8 @@ elements and own the error that PyTorch itself makes beyond the relative part:
 - the absolute part never more than LARGEST_SHARE of rms, the relative one of 1. Where PyTorch's own
   error is larger than that (rounding to whole numbers, sums that cancel to nothing), or that of
   plain sums (a variance of equal numbers that a hundred layers amplify), the output proves nothing:
-  it is not compared.
+  it is not compared. Nor is one of which the exact answer itself would be refused, by a hair: half
+  precision's scores of attention, of which the largest alone counts.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Literal
 
 import torch
 
-from ...judge.tensor_comparison import parts
+from ...judge.tensor_comparison import agree, parts
 from ...records.tensors import Tolerance
 from ...task.rules import LARGEST_SHARE, OWN_ERROR_FACTOR, TOLERANCES
 from .rounding import WALK, WALK_OF_MOST
@@ -102,9 +103,20 @@ def tolerance_of(
     if own > limit:
         return None
     smallest = _SMALLEST.get(answer.dtype, 0.0)
-    return Tolerance(
-        absolute=smallest + min(max(absolute, several), limit), relative=relative
-    )
+    found = Tolerance(absolute=smallest + min(max(absolute, several), limit), relative=relative)
+    if exact is not None and not _accepts(found, answer, exact):
+        return None
+    return found
+
+
+def _accepts(tolerance: Tolerance, answer: torch.Tensor, exact: torch.Tensor) -> bool:
+    """Say whether the exact answer, in the output's type, agrees where both are finite."""
+    for got, right in zip(parts(answer), parts(exact), strict=True):
+        rounded = right.to(got.dtype)
+        compared = rounded.isfinite() & got.isfinite()
+        if not agree(torch.where(compared, rounded, got), got, tolerance):
+            return False
+    return True
 
 
 def with_steps(tolerance: Tolerance | None, steps: Steps | None) -> Tolerance | None:

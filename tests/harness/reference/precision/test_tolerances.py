@@ -117,6 +117,31 @@ def test_what_a_plain_kernel_is_off_at_peaks_is_no_room_for_all_the_rest(off: fl
     assert mismatch is not None and mismatch.count > 90_000
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("share", [0.0, 1e-3, 0.02, 0.06, 0.0965, 0.098, 0.0999, 0.11, 0.3])
+def test_an_exact_answer_is_accepted_or_nothing_is_compared(
+    dtype: torch.dtype, share: float
+) -> None:
+    """PyTorch's own error decides, wherever it is: the exact answer is never refused."""
+    generator = torch.Generator().manual_seed(1)
+    exact = 16 * torch.rand(4096, generator=generator, dtype=torch.float64) + 8
+    answer = exact.clone()
+    answer[7] *= 1 - share  # Smaller, so that the relative part of its tolerance is, too.
+    answer = answer.to(dtype)
+    for scale in ("both", "up", "down"):
+        tolerance = tolerance_of(answer, exact, scale=scale, cast=False)
+        if tolerance is not None:
+            assert all_agree([exact.to(dtype)], [answer], [tolerance])
+        assert tolerance is not None or share > 0.05
+
+
+def test_one_number_beyond_the_type_does_not_keep_the_others_from_being_compared() -> None:
+    exact = torch.full((64,), 10.0, dtype=torch.float64)
+    exact[3] = 65530.0
+    answer = exact.clamp(max=65504.0).half()
+    assert tolerance_of(answer, exact, scale="both", cast=False) is not None
+
+
 def test_numbers_of_other_kinds() -> None:
     assert found(torch.arange(4)) == Tolerance(absolute=0, relative=0)
     half = found(ONES.half())
