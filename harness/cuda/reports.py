@@ -72,8 +72,9 @@ class MeasureAnswer:
     """Of the first contestant."""
     checked: int = 0
     """Timed answers that were compared."""
-    disturbed: int = 0
-    """Samples of PyTorch, warm-up among them, of which a part may be the host's time."""
+    disturbed: dict[str, int] = field(default_factory=dict)
+    """Samples, warm-up among them, of which a part may be the host's time, by contestant of
+    PyTorch's."""
     host_microseconds: dict[str, float] = field(default_factory=dict)
     """What enqueuing a call takes the host, by contestant of PyTorch's."""
     sets: int = 0

@@ -27,6 +27,11 @@ FAR = 2.0
 """Where the first contestant takes this many times as long as the fastest, few rounds tell it."""
 
 
+SLOWER = 1.01
+"""And this many times, where rounds are long: looked at after each, one that is as fast seems to be
+slower more often than an interval says."""
+
+
 class Stopping(Record):
     """When enough rounds were measured."""
 
@@ -47,8 +52,8 @@ class Stopping(Record):
     patience: float = 2.5
     """Seconds after which no new round starts once `FEWEST` are there: rounds on gigabytes."""
     warmup: int = 3
-    """Rounds run and thrown away first; fewer where they take `warmup_seconds`, and none where the
-    first does and `slack` is given: what is cold in it is nothing beside that."""
+    """Rounds run and thrown away first; fewer where they take `warmup_seconds`, and none where what
+    is timed in the first does and `slack` is given: what is cold in it is nothing beside that."""
     warmup_seconds: float = 0.2
 
     def wanted(self, ratio: Ratio) -> float:
@@ -177,7 +182,7 @@ def measure(
             for observer in observers:
                 observer.after(name, number)
             ran[name] = microseconds
-        long = stopping.slack > 0 and clock() - began > stopping.warmup_seconds
+        long = stopping.slack > 0 and sum(ran.values()) / 1e6 > stopping.warmup_seconds
         if number >= 0 or (number == -stopping.warmup and long):
             for name, microseconds in ran.items():
                 samples[name].append(microseconds)
@@ -205,7 +210,7 @@ def _is_enough(
         return False
     ratios = [compare(first, other) for other in others]
     # What is faster is to be announced; of what is slower few rounds tell by how much.
-    slower = 1.0 if spent > stopping.seconds else FAR
+    slower = SLOWER if spent > stopping.seconds else FAR
     if done < stopping.least and max(ratio.interval[0] for ratio in ratios) < slower:
         return False
     if not ratios:

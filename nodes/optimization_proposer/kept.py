@@ -48,7 +48,10 @@ def still_on(
     table: Table, kept: Sequence[Proposal], knowledge: KnowledgeBase, at: int
 ) -> tuple[Proposal, ...]:
     """Return those that may be tried on the kernel at hand, with what to expect of them on it."""
-    able = [each for each in kept if table.refusal(each.technique) is None]
+    able = [
+        each for each in kept
+        if table.refusal(each.technique) is None and each.technique not in table.unfit
+    ]  # fmt: skip
     aims = {each.technique: each.launch for each in able if each.launch in table.kernels}
     told = knowledge.beliefs(
         table.where, [each.optimization or each.technique for each in able], table.aimed(aims), at

@@ -86,8 +86,12 @@ def baseline_facts(answer: MeasureAnswer) -> Facts:
         "input_sets": answer.sets,
         "measure_parts": in_seconds(answer.parts),
     }
-    if answer.disturbed > DISTURBED_SHARE * len(samples["candidate"]):
-        facts["host_late"] = f"in {answer.disturbed} samples of {facts['rounds']} rounds"
+    late = [
+        f"{name} in {count} of its samples" for name, count in sorted(answer.disturbed.items())
+        if count > DISTURBED_SHARE * len(samples["candidate"])
+    ]  # fmt: skip
+    if late:
+        facts["host_late"] = f"{', '.join(late)}, {facts['rounds']} rounds"
     best, against = "", None
     for name in ("eager", "compile"):
         if name not in samples:

@@ -22,7 +22,7 @@ from ...records.identity import sha256_of_json
 from ...records.record import Record
 from ...records.tasks import Task
 from ...records.tensors import Tolerance
-from ...records.versions import JUDGE_VERSION
+from ...records.versions import DEVICE_VERSIONS, JUDGE_VERSION
 from .case_plan import CasePlan
 
 AGREEMENT = 1.5
@@ -72,7 +72,7 @@ class Kept:
     def __init__(self, folder: Path, task: Task, machine: str) -> None:
         key = sha256_of_json(
             [task.id, task.full.dimensions, task.variation.model_dump(mode="json"), machine,
-             JUDGE_VERSION]
+             JUDGE_VERSION, DEVICE_VERSIONS["cuda"]]
         )  # fmt: skip
         self._folder = folder
         self._name = key[:32]

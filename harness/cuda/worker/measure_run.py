@@ -43,7 +43,13 @@ EAGER_RUNS = 8
 """Runs of eager, the first thrown away, by which kept times are believed."""
 MOST_AHEAD = 128
 """Flushes of the L2 before a call, from one on twice as many each time that the host was late to
-enqueue it: together about 10 ms. What then is late still waits for the GPU on its way."""
+enqueue it, and half as many after ON_TIME calls in which it was not: together up to 15 ms."""
+ON_TIME = 16
+LONG_MICROSECONDS = 10_000.0
+"""A call that takes longer is not run again: no flush can come so far before it, and it matters
+less."""
+HOST_SHARE = 0.5
+"""Of a late call's time that enqueuing it took: a GPU that is busy all the while waits for none."""
 DESCRIBED = 5
 """Calls with an event on either side of each launch, of which the shortest is told."""
 DESCRIBED_MICROSECONDS = 10_000.0
@@ -101,7 +107,7 @@ def measure_candidates(
             MeasureAnswer(failed=failed.name, case=failed.case, mismatch=failed.mismatch)
         )
     bench.close()
-    if with_compile and kept is None and context.kept:
+    if with_compile and kept is None and context.kept and not bench.disturbed:
         eager, compiled = (statistics.median(samples.get(n, [0.0])) for n in (EAGER, COMPILED))
         context.kept.keep_times(
             KeptTimes(eager=eager, compiled=compiled, failure=compile_failure)
@@ -163,14 +169,6 @@ class _Failed(Exception):
         self.name, self.case, self.mismatch = name, case, mismatch
 
 
-class _Contestant:
-    """A loaded candidate, ready to be called on each set of inputs."""
-
-    def __init__(self, candidate: LoadedProgram, buffers: list[Buffers]) -> None:
-        self.candidate = candidate
-        self.calls: list[PreparedCall] = [candidate.prepare(each) for each in buffers]
-
-
 class _Bench:
     """Runs contestants one at a time; as an observer it gives inputs and looks at outputs."""
 
@@ -183,8 +181,9 @@ class _Bench:
         seed: int,
     ) -> None:
         self.checked = 0
-        self.disturbed = 0
-        """Samples of PyTorch of which a part may be the host's time to enqueue them."""
+        self.disturbed: dict[str, int] = {}
+        """By contestant of PyTorch's, samples of which a part may be the host's time."""
+        self._on_time: dict[str, int] = {}
         self._ahead: dict[str, int] = {}
         self._host: dict[str, list[float]] = {}
         self._machine, self._context, self._stage = machine, context, stage
@@ -198,7 +197,9 @@ class _Bench:
             self._originals = [
                 {name: value.clone() for name, value in values_of(each).items()} for each in sets
             ]
-        self._contestants: dict[str, _Contestant] = {}
+        self._loaded: dict[str, LoadedProgram] = {}
+        self._calls: dict[str, list[PreparedCall]] = {}
+        """Of each candidate on each set of inputs."""
         self._buffers: list[Buffers] = []
         self._tolerances = [
             item and item.model_copy(
@@ -219,14 +220,13 @@ class _Bench:
         All work on the same memory, filled anew before each call: the same kernel in two places
         differed by 0.2 %, and always in the same direction.
         """
-        loaded = {}
         for name, program in programs.items():
             try:
-                loaded[name] = self._machine.load(program)
+                self._loaded[name] = self._machine.load(program)
             except NotLoaded as error:
                 fault = ("invalid_launch", str(error))
                 raise _Failed(name, CaseReport("timing", [fault])) from None
-        wanted = {name: candidate.workspace_bytes for name, candidate in loaded.items()}
+        wanted = {name: candidate.workspace_bytes for name, candidate in self._loaded.items()}
         largest = max(wanted, key=lambda name: wanted[name], default="")
         made = allocate(self._machine, self._context, wanted.get(largest, 0), len(self._sets))
         if isinstance(made, tuple):
@@ -235,14 +235,15 @@ class _Bench:
         for place, (each, instance) in enumerate(zip(made, self._sets, strict=True)):
             each.fill(values_of(instance), place=place, painting=PAINTINGS[0])
         self._machine.finish_device()
-        self._contestants = {
-            name: _Contestant(candidate, made) for name, candidate in loaded.items()
+        self._calls = {
+            name: [candidate.prepare(each) for each in made]
+            for name, candidate in self._loaded.items()
         }
 
     def run(self, name: str) -> float:
         """Run a contestant once and return its microseconds. Raises _Failed."""
-        if name in self._contestants:
-            return self._call(name, self._contestants[name].calls[self._set])
+        if name in self._calls:
+            return self._call(name, self._calls[name][self._set])
         baseline = self._context.baseline()
         return self._run_pytorch(name, baseline.compiled if name == COMPILED else baseline.eager)
 
@@ -252,19 +253,27 @@ class _Bench:
         PyTorch takes tens of microseconds of the host's time for each operation, more of a busy
         one: beside kernels of a few microseconds nothing else would be measured.
         """
+        repeated = False
         while True:
             ahead = self._ahead.get(name, 1)
             found = self._clock(name, call)
-            if not found.late or ahead == MOST_AHEAD:
+            if not found.late or ahead == MOST_AHEAD or found.microseconds > LONG_MICROSECONDS:
                 break
+            repeated = True
+            self._stage("reference")  # None of it is the candidate's time.
             if self._round is not None:
                 self.before(name, self._round)
-        self.disturbed += found.late
-        self._host.setdefault(name, []).append(found.host_microseconds)
+        if repeated:
+            self._stage("candidate")
+        if not found.late:
+            self._host.setdefault(name, []).append(found.host_microseconds)
+        elif found.host_microseconds > HOST_SHARE * found.microseconds or ahead == MOST_AHEAD:
+            self.disturbed[name] = self.disturbed.get(name, 0) + 1
         return found.microseconds
 
     def host_microseconds(self) -> dict[str, float]:
-        """Return what enqueuing one call takes the host, by contestant of PyTorch's."""
+        """Return what enqueuing one call takes the host where nothing keeps it waiting, by
+        contestant of PyTorch's."""
         return {name: statistics.median(times) for name, times in self._host.items()}
 
     def _call(self, name: str, call: PreparedCall) -> float:
@@ -284,7 +293,7 @@ class _Bench:
             self._set = round_number % len(self._sets)
             self._change()
             self._stage("candidate")
-        if name not in self._contestants:
+        if name not in self._calls:
             # PyTorch answers to another set of the same kind: its output lies in memory afterwards,
             # where a candidate must not find this round's answer. Beside a single set it keeps what
             # it was made with.
@@ -302,7 +311,7 @@ class _Bench:
 
     def after(self, name: str, round_number: int) -> None:
         """Compare a candidate's outputs with PyTorch's. Raises _Failed."""
-        if name not in self._contestants:
+        if name not in self._calls:
             return
         # What still runs could find the answers that are computed now.
         if fault := self._machine.finish_device():
@@ -343,7 +352,7 @@ class _Bench:
             if spent > DESCRIBED_MICROSECONDS:
                 break
             self.before(name, number)
-            call = self._contestants[name].candidate.prepare_timed(self._buffers[self._set])
+            call = self._loaded[name].prepare_timed(self._buffers[self._set])
             self._call(name, call)
             found = [LaunchAnswer(**launch._asdict()) for launch in call.launches()]
             spent += _total(found)
@@ -354,8 +363,8 @@ class _Bench:
     def close(self) -> None:
         """Unload the candidates; the GPU must be idle and its context whole."""
         self._machine.finish_device()
-        for contestant in self._contestants.values():
-            contestant.candidate.close()
+        for candidate in self._loaded.values():
+            candidate.close()
 
     def _change(self) -> None:
         """Give the round's set values that no candidate has seen: nothing computed before is right.
@@ -397,8 +406,11 @@ class _Bench:
         """Time a call; where the host was late to enqueue it, the next one begins earlier."""
         ahead = self._ahead.get(name, 1)
         found = self._machine.clock(call, ahead)
+        self._on_time[name] = 0 if found.late else self._on_time.get(name, 0) + 1
         if found.late:
             self._ahead[name] = min(2 * ahead, MOST_AHEAD)
+        elif self._on_time[name] % ON_TIME == 0:
+            self._ahead[name] = max(1, ahead // 2)
         if found.fault is None and found.microseconds <= 0:
             words = f"the events around {name} show no time"
             return found._replace(fault=("cuda_error", words))

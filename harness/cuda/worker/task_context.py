@@ -163,7 +163,10 @@ class TaskContext:
         None of them where a large task lacks the memory beside what is held just now.
         """
         try:
-            exact = double_answers(self.reference, instance.model, instance.arguments, answers)
+            with exact_arithmetic():
+                exact = double_answers(
+                    self.reference, instance.model, instance.arguments, answers
+                )
         except ReferenceFault as fault:
             if not (self.reference.double_is_dispensable and lacks_memory(fault)):
                 raise

@@ -56,13 +56,15 @@ def verify(
     except NotLoaded as error:
         fault = ("invalid_launch", str(error))
         return asdict(VerifyAnswer(cases=[CaseReport(faults=[fault])]))
-    made = allocate(machine, context, candidate.workspace_bytes, 1)
-    if isinstance(made, tuple):
-        return asdict(VerifyAnswer(cases=[CaseReport(faults=[made])]))
-    buffers = made[0]
-    parts.end("load")
-    run = _Verification(machine, context, candidate, buffers, stage, parts, all_twice=bool(secret))
     try:
+        made = allocate(machine, context, candidate.workspace_bytes, 1)
+        if isinstance(made, tuple):
+            candidate.close()
+            return asdict(VerifyAnswer(cases=[CaseReport(faults=[made])]))
+        parts.end("load")
+        run = _Verification(
+            machine, context, candidate, made[0], stage, parts, all_twice=bool(secret)
+        )
         if all(map(run.case, plans)) and not run.mismatches:
             run.find_constants(constants)
     except (ReferenceFault, torch.OutOfMemoryError):
@@ -274,7 +276,7 @@ class _Verification:
             if again and self.repeat is None:
                 self.repeat = (plan.name, again.message)
         self._parts.end("compare")
-        if plan.exact and self._exact_seconds < EXACT_SECONDS:
+        if agreed and plan.exact and self._exact_seconds < EXACT_SECONDS:
             exact = self._exact(instance, expected)
             for index in agreed:
                 if exact and plan.own_errors[index] is not None:

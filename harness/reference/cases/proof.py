@@ -140,5 +140,5 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.detach().reshape(-1)
     if flat.numel() > SAMPLE:
         places = torch.linspace(0, flat.numel() - 1, SAMPLE, dtype=torch.float64)
-        flat = flat[places.to(torch.int64).to(flat.device)]
+        return flat[places.to(torch.int64).to(flat.device)]
     return flat.clone()

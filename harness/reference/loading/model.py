@@ -131,7 +131,8 @@ class Reference:
         self.lacked_memory_for_double = False
         """Whether an answer was done without in double precision, for want of memory."""
         self.double_comes_in_pieces = 0
-        """In how many pieces of the batch there was the memory for one; 0 where it is not known."""
+        """In how many pieces of the batch there was the memory for one the last time; 0 where all
+        at once has not lacked it."""
         self._may_draw = may_draw(source)
         tree = with_dimensions(ast.parse(source, path), dimensions)
         module = types.ModuleType("kernelblaster_reference")

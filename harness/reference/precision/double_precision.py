@@ -89,15 +89,13 @@ def _in_pieces(
 ) -> tuple[list[torch.Tensor], Exception | None]:  # fmt: skip
     """Return the same, some rows at a time; none where rows hang on one another."""
     try:
-        if not reference.double_comes_in_pieces:
-            pieces = pieces_of(reference, model, arguments, answers)
-            if not pieces:
-                return [], lacking
-            reference.double_comes_in_pieces = pieces
+        pieces = pieces_of(reference, model, arguments, answers)
+        if not pieces:
+            return [], lacking
+        reference.double_comes_in_pieces = pieces
         return answers_in_pieces(
-            lambda part: double_run(reference, model, part, mode),
-            arguments, answers, reference.double_comes_in_pieces,
-        ), None  # fmt: skip
+            lambda part: double_run(reference, model, part, mode), arguments, answers, pieces
+        ), None
     except (ReferenceFault, RuntimeError, ValueError) as error:
         return [], _lack(error) or lacking
 

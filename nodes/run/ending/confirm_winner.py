@@ -34,7 +34,9 @@ from ...records.task import TaskSummary
 from .contenders import Contenders
 
 TRIES = 4
-"""Kernels that may fail to hold, or be vetoed, before the initial one is announced."""
+"""Kernels that may fail to hold before the initial one is announced."""
+MOST_VETOED = 3
+"""Kernels that may be vetoed before it is: each costs a review."""
 
 
 class Reads(TypedDict):
@@ -110,7 +112,7 @@ def fastest_first(
 
     Those whose evaluation key is in `vetoed` are left out; all, where so many were vetoed.
     """
-    if len(vetoed) >= TRIES:  # Each costs a review.
+    if len(vetoed) >= MOST_VETOED:
         return []
     faster = [
         (step.microseconds_after, len(way), source, way)

@@ -170,3 +170,20 @@ def test_long_sums_have_their_room_also_where_double_precision_comes_in_pieces(
         assert one.relative == pytest.approx(other.relative, rel=0.1)
         assert one.absolute == pytest.approx(other.absolute, rel=0.1)
     assert max(each.relative for each in wanted if each) > 2e-4
+
+
+def test_a_task_that_counts_its_rows_gets_no_room_for_error_where_memory_is_short(
+    large: Callable[[str], Task],
+) -> None:
+    """In pieces it would answer otherwise: as if PyTorch were a hundredth off."""
+    answer = "2 * x + 0.01 * torch.linspace(0, 1, len(x))[:, None]"
+    task = large(TASK.format(answer=answer).replace("(2, 32768)", "(64, 8191)"))
+    limit = int(3.2 * sum(each.nbytes for each in task.full.tensors))
+    context = TaskContext(task, "cpu", double_is_dispensable=True)
+    with Memory(limit):
+        plans = context.plans()
+    assert context.reference.lacked_memory_for_double
+    assert not context.reference.double_comes_in_pieces
+    assert all(plan.tolerances[0] and plan.tolerances[0].relative == 1e-4 for plan in plans)
+    usual = plans[0].tolerances[0]
+    assert usual is not None and usual.absolute <= 3e-4

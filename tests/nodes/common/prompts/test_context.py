@@ -191,7 +191,7 @@ def test_products_are_bounded_on_each_arithmetic_that_meets_the_tolerance() -> N
     assert multiplies(task) and not multiplies(norm_task())
 
 
-def test_products_of_what_is_masked_are_told_apart() -> None:
+def test_products_of_what_is_masked_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     node = product_task().program
     assert node is not None
     masked = ProgramNode(
@@ -203,7 +203,32 @@ def test_products_of_what_is_masked_are_told_apart() -> None:
     task = product_task().model_copy(update={"program": program})
     times = product_times(task, GPUS["H100"])
     assert times is not None and times.fewest < 0.8 * times.operations
-    assert "of masked or zero elements" in bounds_text(task, "H100")
+    assert "of masked or zero elements, or end in sums, and can be spared" in bounds_text(
+        task, "H100"
+    )
+    # Of few rows the bytes are the bound, and nobody asks for fewer products.
+    few = {each: 4.0 for each in times.microseconds}
+    monkeypatch.setattr(
+        "kernelblaster.tools.wording.bounds.product_times",
+        lambda *_: times.model_copy(update={"microseconds": few}),
+    )
+    monkeypatch.setattr("kernelblaster.tools.wording.bounds.dram_microseconds", lambda *_: 5.0)
+    assert "spared" not in bounds_text(task, "H100")
+
+
+def test_what_a_fast_convolution_spares_is_no_masked_element() -> None:
+    node = product_task().program
+    assert node is not None
+    named = node.nodes[0].model_copy(update={"op": "aten.conv1d.default"})
+    program = node.model_copy(update={"nodes": (named,)})
+    task = product_task().model_copy(update={"program": program})
+    times = product_times(product_task(), GPUS["H100"])
+    assert times is not None
+    less = times.model_copy(update={"fewest": times.operations // 3})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernelblaster.tools.wording.bounds.product_times", lambda *_: less)
+        patch.setattr("kernelblaster.tools.wording.bounds.dram_microseconds", lambda *_: 0.0)
+        assert "a fast convolution (Winograd, FFT) does without" in bounds_text(task, "H100")
 
 
 # The device ------------------------------------------------------------------------------------
