@@ -456,6 +456,16 @@ def test_what_replaces_lines_comes_before_what_adds_some() -> None:
     assert "-body old" in text and "+body new" in text and "more lines)" in text
 
 
+def test_of_a_file_written_anew_its_kernels_are_shown_and_not_its_sizes() -> None:
+    sizes = [f"constexpr int S{at} = {at};" for at in range(50)]
+    helpers = [f"__device__ float help{at}(float x) {{ return x * {at}; }}" for at in range(50)]
+    kernel = ["__global__ void product(float* out) {", "    mma(out);", "}"]
+    after = "\n".join(["#include <mma.h>", *sizes, *helpers, *kernel])
+    text = diffs_text([("E1", "__global__ void old(float* out) {\n    add(out);\n}", after)])
+    assert "+    mma(out);" in text and "constexpr" not in text and "#include" not in text
+    assert "help0(" in text and "help49(" not in text
+
+
 def test_figures_that_moved_are_told_the_largest_first() -> None:
     still = [0.5] * len(DIMENSIONS)
     moved = list(still)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from ....memory.knowledge.states.dimensions import DIMENSIONS
@@ -21,6 +22,8 @@ MOST_MOVED = 5
 STRIKING = 0.05
 """Weighted change of a figure below which it is not told."""
 MOST_DIFF_LINES = 40
+_SAYS_LITTLE = re.compile(r"[+-]\s*(#include|(static\s+)?constexpr\b|using\b|//|[{}()\s;]*$)")
+_NEW_KERNEL = re.compile(r"\+.*\b__global__\b")
 LONGEST_DIFFS = 12_000
 """Characters of all changes together."""
 
@@ -122,14 +125,24 @@ def diffs_text(changes: Sequence[tuple[str, str, str]]) -> str:
     for label, before, after in changes:
         lines = _changed_lines(before, after)
         if len(lines) > MOST_DIFF_LINES:
-            more = len(lines) - MOST_DIFF_LINES
-            lines = [*lines[:MOST_DIFF_LINES], f"({more} more lines)"]
+            shown = _kernels_first(lines)[:MOST_DIFF_LINES]
+            lines = [*shown, f"({len(lines) - len(shown)} more lines)"]
         part = "\n".join([f"{label}:", *lines])
         size += len(part)
         if size > LONGEST_DIFFS:
             break
         parts.append(part)
     return "\n\n".join(parts)
+
+
+def _kernels_first(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a long difference from its first new kernel on, then those before it.
+
+    Sizes, includes and comments are left out: what a kernel does otherwise is what is looked for.
+    """
+    telling = [line for line in lines if not _SAYS_LITTLE.match(line)]
+    at = next((at for at, line in enumerate(telling) if _NEW_KERNEL.match(line)), 0)
+    return [*telling[at:], *telling[:at]]
 
 
 def _changed_lines(before: str, after: str) -> list[str]:
