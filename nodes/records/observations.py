@@ -90,6 +90,8 @@ class StateChoice(Record):
     among: tuple[str, ...] = ()
     """Ids of the states of which a model was asked which it is; none where nobody was, or in a run
     that an earlier version began."""
+    asked_of: tuple[float, ...] = ()
+    """Signature of the kernel that a model was asked about; none as above."""
 
     @model_validator(mode="before")
     @classmethod

@@ -4,8 +4,9 @@ Reads plan, summary, observation, found_states, state_choice (of the step before
 writes state_choice and found_states. The kernel is the one whose time above its own bound is
 longest. Its state is the nearest within whose reach it lies; otherwise a new one is written, which
 this rollout's next step knows and other rollouts know after the iteration. A model chooses where
-two states fit about as well, once for a step and those that follow it, and names new ones; a new
-state's place among the others is the signature's.
+two states fit about as well, once for a step and those that follow it, and names new ones; of a
+kernel that a step returns to it is not asked again. A new state's place among the others is the
+signature's.
 """
 
 from __future__ import annotations
@@ -55,12 +56,14 @@ async def state_selector(state: Reads) -> dict[str, Any]:
     plan, found = state["plan"], state.get("found_states", ())
     choice, close = await _match(state)
     before = state.get("state_choice")
-    if asks_model(plan, "state_selector", close, before):
+    signature = state["observation"].signature
+    if asks_model(plan, "state_selector", close, before, signature):
         choice = await _ask(state, choice, close)
-    elif before is not None and (same := answered_before(close, before)) is not None:
-        told = {"reason": before.reason, "author": before.author, "among": before.among}
+    elif before is not None and (same := answered_before(close, before, signature)) is not None:
+        told = {"reason": before.reason, "author": before.author, "among": before.among,
+                "asked_of": before.asked_of}  # fmt: skip
         choice = choice.model_copy(
-            update={"state": same.state, "distance": same.away, "discovered": False, **told}
+            update={"state": same[0], "distance": same[1], "discovered": False, **told}
         )
     if choice.discovered:
         await asyncio.to_thread(_add, plan, choice.state)
@@ -118,7 +121,8 @@ async def _ask(state: Reads, rule: StateChoice, close: list[Near]) -> StateChoic
     if answer.value is None:
         return rule.model_copy(update={"author": stand_in(answer)})
     choice = chosen(answer, rule, shown, subject(observation))
-    return choice.model_copy(update={"among": tuple(each.state.id for each in tied(close))})
+    among = tuple(each.state.id for each in tied(close))
+    return choice.model_copy(update={"among": among, "asked_of": observation.signature})
 
 
 def shown_to_model(state: Reads, close: list[Near]) -> tuple[list[Near], frozenset[str]]:

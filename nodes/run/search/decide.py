@@ -133,7 +133,8 @@ def _question(state: Reads) -> Question | None:
         return None
     states, names = list[Near](), frozenset[str]()
     together = decides_together(plan, "state_selector")
-    if together and asks_model(plan, "state_selector", close, state.get("state_choice")):
+    before = state.get("state_choice")
+    if together and asks_model(plan, "state_selector", close, before, observation.signature):
         states, names = shown_to_model(known, close)
     return Question(table, (*kept, *sweep.swept_on(known)), states, names)
 

@@ -62,6 +62,26 @@ def test_what_the_rule_leaves_open_of_the_state_is_asked_with_the_rest(
     assert "## The states that it may be in\n- " in model.calls[0].prompt
 
 
+def test_of_a_kernel_that_a_step_returns_to_the_state_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lose, so that it is the same kernel at each step, near no state that is known."""
+    monkeypatch.setattr("kernelblaster.nodes.common.ties.tied", lambda near: [])
+    new = {"state": "new", "name": "waits for rows", "description": "Rows come late.",
+           "reason": "None fits."}  # fmt: skip
+    said = [decision("fast_math", choice="fast_math", state=new),
+            decision("split_k", choice="split_k")]  # fmt: skip
+    losing = tuple(TextRewrite(name, 3.0) for name in ("fast_math", "split_k"))
+    model = ScriptedChatModel(by_role={"optimization_proposer": said})
+    ran = run(tmp_path, monkeypatch, model, *DECIDING, *STATES, agents="compact", steps=2,
+              rewrites=losing)  # fmt: skip
+    first, second = model.calls
+    assert "## The states that it may be in" in first.prompt
+    assert "## The states that it may be in" not in second.prompt
+    assert [each["state"] for each in ran.told("state_choice")] == ["waits for rows"] * 2
+    assert [each["discovered"] for each in ran.told("state_choice")] == [True, False]
+
+
 def test_one_call_looks_back_on_an_iteration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
