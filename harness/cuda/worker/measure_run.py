@@ -144,7 +144,7 @@ def _kept_times(machine: GpuSession, context: TaskContext) -> KeptTimes | None:
     samples, ahead = list[float](), 1
     while len(samples) < EAGER_RUNS:
         found = machine.clock(baseline.eager, ahead)
-        if found.late and ahead < MOST_AHEAD:
+        if found.late and ahead < MOST_AHEAD and found.microseconds <= LONG_MICROSECONDS:
             ahead *= 2
         else:
             samples.append(found.microseconds)

@@ -17,7 +17,7 @@ from cuda_support import HostMachine, compile_c
 from kernelblaster.harness.cuda.parent.answers import baseline_facts
 from kernelblaster.harness.cuda.reports import MeasureAnswer
 from kernelblaster.harness.cuda.worker.kept import Kept, KeptTimes
-from kernelblaster.harness.cuda.worker.measure_run import measure_candidates
+from kernelblaster.harness.cuda.worker.measure_run import _kept_times, measure_candidates
 from kernelblaster.harness.cuda.worker.session import Clocked
 from kernelblaster.harness.cuda.worker.task_context import Baseline, TaskContext
 from kernelblaster.harness.cuda.worker.verify_run import verify
@@ -159,13 +159,15 @@ def test_a_candidate_is_verified_on_the_kept_cases(task: Task, tmp_path: Path) -
 class Clock(HostMachine):
     """A machine on which everything takes as long as it is told to."""
 
-    def __init__(self, microseconds: float) -> None:
+    def __init__(self, microseconds: float, late: bool = False) -> None:
         super().__init__()
-        self.microseconds = microseconds
+        self.microseconds, self.late = microseconds, late
+        self.asked = list[int]()
 
     def clock(self, call: Callable[[], Any], ahead: int = 1) -> Clocked:
+        self.asked.append(ahead)
         call()
-        return Clocked(self.microseconds)
+        return Clocked(self.microseconds, None, self.late)
 
 
 def measured(task: Task, folder: Path, machine: HostMachine, **asked: bool) -> dict[str, Any]:
@@ -208,3 +210,15 @@ def test_times_are_believed_within_a_few_percent() -> None:
     kept = KeptTimes(eager=100.0, compiled=50.0)
     assert kept.is_confirmed_by(104.0) and kept.is_confirmed_by(96.0)
     assert not kept.is_confirmed_by(106.0) and not kept.is_confirmed_by(94.0)
+
+
+@pytest.mark.parametrize(("microseconds", "most"), [(100.0, 128), (2e4, 1)])
+def test_kept_times_are_compared_with_what_was_enqueued_ahead_unless_it_is_long(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, microseconds: float, most: int
+) -> None:
+    monkeypatch.setattr(Baseline, "compile", lambda self: "NoCompiler: none here")
+    measured(task, tmp_path, Clock(microseconds))
+    context = context_of(task, tmp_path / "kept")
+    machine = Clock(microseconds, late=True)
+    assert _kept_times(machine, context) is not None
+    assert max(machine.asked) == most and len(machine.asked) == 8 + most.bit_length() - 1
