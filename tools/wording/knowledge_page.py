@@ -287,7 +287,9 @@ def _line(
 def _where(tries: _Tries, seen: Mapping[str, TaskSeen]) -> str:
     """Return what each try was made on, with its setting and its gain, the best first."""
     told = []
-    for row in sorted(tries.rows, key=lambda row: -(row.log_gain or -math.inf)):
+    worst = [row for row in tries.rows if row.log_gain is None]
+    rest = (row for row in tries.rows if row.log_gain is not None)
+    for row in [*sorted(rest, key=lambda row: -(row.log_gain or 0.0)), *worst]:
         task = seen.get(row.task_id)
         setting = " ".join(f"{name} {value}" for name, value in sorted(row.parameters.items()))
         came = row.outcome.value if row.log_gain is None else _gain(row.log_gain)

@@ -144,7 +144,7 @@ def _kept_times(machine: GpuSession, context: TaskContext) -> KeptTimes | None:
     samples, ahead = list[float](), 1
     while len(samples) < EAGER_RUNS:
         found = machine.clock(baseline.eager, ahead)
-        if found.late and ahead < MOST_AHEAD and found.microseconds <= LONG_MICROSECONDS:
+        if _is_too_late(found, ahead):
             ahead *= 2
         else:
             samples.append(found.microseconds)
@@ -257,7 +257,7 @@ class _Bench:
         while True:
             ahead = self._ahead.get(name, 1)
             found = self._clock(name, call)
-            if not found.late or ahead == MOST_AHEAD or found.microseconds > LONG_MICROSECONDS:
+            if not _is_too_late(found, ahead):
                 break
             repeated = True
             self._stage("reference")  # None of it is the candidate's time.
@@ -415,6 +415,11 @@ class _Bench:
             words = f"the events around {name} show no time"
             return found._replace(fault=("cuda_error", words))
         return found
+
+
+def _is_too_late(found: Clocked, ahead: int) -> bool:
+    """Say whether a call of PyTorch is run again, after more flushes."""
+    return found.late and ahead < MOST_AHEAD and found.microseconds <= LONG_MICROSECONDS
 
 
 def _sets(machine: GpuSession, context: TaskContext, seed: int) -> list[Instance]:

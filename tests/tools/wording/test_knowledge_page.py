@@ -12,7 +12,7 @@ from kernelblaster.memory.records.edits import Revise
 from kernelblaster.memory.records.lessons import Lesson
 from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
-from kernelblaster.tools.wording.knowledge_page import knowledge_page
+from kernelblaster.tools.wording.knowledge_page import _Tries, _where, knowledge_page
 
 SEED = knowledge_seed()
 STATE = SEED.optimizations["dram_bandwidth_bound"]
@@ -74,3 +74,8 @@ def test_a_page_tells_what_was_tried_and_never_what_was_not(tmp_path: Path) -> N
     assert "H200" not in page and "a model of the chip" in page.lower()
     assert "on 1 task;" in measured
     assert "3.00x" in measured and "H100" not in measured and "model of the chip" not in measured
+
+
+def test_a_try_without_any_gain_is_told_before_one_that_failed() -> None:
+    tries = _Tries("split_k", (row(0, None), row(1, -0.1, task_id="u"), row(2, 0.0, task_id="v")))
+    assert _where(tries, {}) == "v 1.00x; u 0.90x; t wrong_answer"
