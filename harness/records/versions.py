@@ -5,7 +5,7 @@ from __future__ import annotations
 JUDGE_VERSION = "43"
 """Raised when a change of what all devices share (tasks, cases, judging, vetting, building) could
 change an evaluation: part of every cache key."""
-DEVICE_VERSIONS: dict[str, str] = {"simulated": "29", "cuda": "19"}
+DEVICE_VERSIONS: dict[str, str] = {"simulated": "29", "cuda": "20"}
 """Raised when a change of one kind of device alone could change what it says: part of the keys of
 its results, and of no others."""
 

@@ -13,7 +13,7 @@ import torch
 
 from ...judge.reports import CaseReport
 from ...judge.tensor_comparison import compare
-from ...judge.timing import Stopping, measure
+from ...judge.timing import FEWEST, Stopping, measure
 from ...judge.verification import Mismatch
 from ...reference.drawing.structure import is_sorted, is_symmetric
 from ...reference.loading.model import Instance, ReferenceFault
@@ -86,16 +86,18 @@ def measure_candidates(
         kept = None if compile_anew else _kept_times(machine, context)
         compile_failure = kept.failure if kept else context.baseline().compile()
         names += [] if kept or compile_failure else [COMPILED]
+    if COMPILED in names:
+        stopping = stopping.model_copy(update={"few": FEWEST})
     parts.end("baseline")
     stage("candidate")
-    bench = _Bench(machine, context, sets, stage, seed)
+    bench = _Bench(machine, context, sets, stage, seed, described=names[0])
     try:
         bench.load(programs)
         parts.end("load")
         samples = measure(names, bench.run, stopping, observers=[bench], seed=seed)
         parts.end("rounds")
         bench.check_guards(names[0])
-        launches = bench.launches(next(iter(programs)))
+        launches = bench.launches()
         parts.end("launches")
     except (ReferenceFault, torch.OutOfMemoryError):
         bench.close()
@@ -179,7 +181,9 @@ class _Bench:
         sets: list[Instance],
         stage: Stage,
         seed: int,
+        described: str = "",
     ) -> None:
+        """Prepare rounds; the launches of the `described` candidate are timed one by one, too."""
         self.checked = 0
         self.disturbed: dict[str, int] = {}
         """By contestant of PyTorch's, samples of which a part may be the host's time."""
@@ -213,6 +217,9 @@ class _Bench:
         self._set = 0
         self._changes = 0
         self._round: int | None = None
+        self._described = described
+        self._descriptions: list[list[LaunchAnswer]] = []
+        """Of its calls with an event on either side of each launch."""
 
     def load(self, programs: Mapping[str, Program]) -> None:
         """Load the candidates and allocate what they work on. Raises _Failed.
@@ -242,6 +249,8 @@ class _Bench:
 
     def run(self, name: str) -> float:
         """Run a contestant once and return its microseconds. Raises _Failed."""
+        if name == self._described and self._round is not None and self._round < 0:
+            return self._describe()
         if name in self._calls:
             return self._call(name, self._calls[name][self._set])
         baseline = self._context.baseline()
@@ -344,21 +353,24 @@ class _Bench:
             if damage:
                 raise _Failed(name, CaseReport("timing", guards=damage))
 
-    def launches(self, name: str) -> list[LaunchAnswer]:
-        """Return the kernel launches of one more call, each between events. Raises _Failed."""
-        best: list[LaunchAnswer] = []
-        spent = 0.0
-        for number in range(DESCRIBED):
-            if spent > DESCRIBED_MICROSECONDS:
-                break
-            self.before(name, number)
-            call = self._loaded[name].prepare_timed(self._buffers[self._set])
-            self._call(name, call)
-            found = [LaunchAnswer(**launch._asdict()) for launch in call.launches()]
-            spent += _total(found)
-            if not best or _total(found) < _total(best):
-                best = found
-        return best
+    def launches(self) -> list[LaunchAnswer]:
+        """Return the kernel launches of the described candidate in its shortest call. Raises
+        _Failed.
+
+        What is called before the rounds tells them, and where that took no time further calls.
+        """
+        found = self._descriptions
+        while len(found) < DESCRIBED and sum(map(_total, found)) <= DESCRIBED_MICROSECONDS:
+            self.before(self._described, len(found))
+            self._describe()
+        return min(found, key=_total)
+
+    def _describe(self) -> float:
+        """Call the described candidate with an event on either side of each launch."""
+        call = self._loaded[self._described].prepare_timed(self._buffers[self._set])
+        microseconds = self._call(self._described, call)
+        self._descriptions.append([LaunchAnswer(**each._asdict()) for each in call.launches()])
+        return microseconds
 
     def close(self) -> None:
         """Unload the candidates; the GPU must be idle and its context whole."""

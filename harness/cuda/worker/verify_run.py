@@ -135,7 +135,7 @@ REPEAT_SECONDS = 0.25
 any: what takes so long is no winner yet, and a winner is confirmed."""
 LEAST_REPEATED = 2
 """Cases that are run twice however long it takes."""
-EXACT_SECONDS = 0.3
+EXACT_SECONDS = 0.1
 """Spent in one verification on what answers are in double precision, and how far from them a
 candidate's are; after it no further case is looked at so."""
 

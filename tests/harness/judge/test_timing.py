@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kernelblaster.harness.judge.timing import (
+    FEW,
     FEWEST,
+    WIDER,
     Ratio,
     Stopping,
     compare,
@@ -42,6 +46,24 @@ def test_the_interval_of_few_samples_covers_as_often_as_it_says() -> None:
         low, high = median_interval([chance.gauss(0, 1) for _ in range(20)], seed=seed)
         covered += low <= 0 <= high
     assert covered >= 0.945 * 600
+
+
+@pytest.mark.parametrize("count", sorted(WIDER))
+def test_an_interval_of_fewer_samples_than_lie_on_both_sides_reaches_beyond_them(
+    count: int,
+) -> None:
+    chance, covered = random.Random(count), 0
+    draws = [chance.gauss] if count == 2 else [
+        chance.gauss, lambda at, spread: at + spread * chance.uniform(-1, 1),
+        lambda at, spread: at + spread * (chance.expovariate(1.0) - math.log(2)),
+    ]  # fmt: skip
+    for draw in draws:
+        for _ in range(1000):
+            low, high = median_interval([draw(100.0, 1.0) for _ in range(count)])
+            covered += low <= 100.0 <= high
+    assert covered >= 0.945 * 1000 * len(draws)
+    wild = median_interval([1.0, 50.0, 2.0, 3.0, 4.0][:count])
+    assert 0 < wild[0] < 1.0 and wild[1] > 50.0
 
 
 def test_more_samples_give_a_narrower_interval() -> None:
@@ -177,6 +199,33 @@ def test_where_rounds_are_long_what_is_slower_is_timed_in_few(
     assert rounds[0] <= len(found["candidate"]) <= rounds[1]
 
 
+@pytest.mark.parametrize(
+    ("slower", "spread", "asked", "rounds"),
+    [
+        (12.0, 0.005, {}, FEW),
+        (12.0, 0.1, {}, 5),  # Three rounds say too little of it, and four.
+        (8.0, 0.005, {}, FEWEST),
+        (12.0, 0.005, {"few": FEWEST}, FEWEST),  # The others' times are to be kept.
+        (12.0, 0.005, {"slack": 0.0}, 20),
+        (0.08, 0.005, {}, 20),
+    ],
+)
+@pytest.mark.parametrize("seconds", [0.0, 0.08])
+def test_where_rounds_are_long_what_is_ten_times_slower_is_timed_in_three(
+    slower: float, spread: float, asked: dict[str, Any], rounds: int, seconds: float
+) -> None:
+    chance, now = random.Random(5), [0.0]
+
+    def run(name: str) -> float:
+        now[0] += seconds if name == "candidate" else 0.0
+        centre = slower if name == "candidate" else 1.0
+        return 1e6 * seconds * centre * (1 + spread * chance.uniform(-1, 1)) or centre
+
+    stopping = Stopping(seconds=100.0).model_copy(update=asked)
+    found = measure(["candidate", "eager"], run, stopping, clock=lambda: now[0])
+    assert len(found["candidate"]) == (rounds if seconds else max(rounds, FEWEST))
+
+
 def test_what_is_slower_than_the_slower_baseline_alone_is_timed_in_all_rounds() -> None:
     times = {"candidate": 1.5, "eager": 10.0, "compile": 1.0}
     assert len(measure(list(times), times.__getitem__, Stopping(seconds=1e9))["eager"]) == 20
@@ -195,18 +244,21 @@ def test_slow_rounds_are_warmed_up_by_fewer_of_them() -> None:
     assert len(samples["a"]) == 6 and len(runs) == 6 + 2
 
 
-@pytest.mark.parametrize(("slack", "thrown_away"), [(0.05, 0), (0.0, 1)])
-def test_a_round_of_half_a_second_is_no_warm_up(slack: float, thrown_away: int) -> None:
+@pytest.mark.parametrize(
+    ("slack", "seconds", "thrown_away"),
+    [(0.05, 0.5, 0), (0.05, 0.06, 0), (0.05, 0.04, 3), (0.0, 0.5, 1), (0.0, 0.06, 2)],
+)
+def test_a_long_round_is_no_warm_up(slack: float, seconds: float, thrown_away: int) -> None:
     now, runs = [0.0], list[str]()
 
     def run(name: str) -> float:
         runs.append(name)
-        now[0] += 0.25
-        return 5e5 if name == "a" else 1e5
+        now[0] += 1.1 * seconds
+        return 1e6 * seconds * (0.8 if name == "a" else 0.2)
 
     samples = measure(["a", "b"], run, Stopping(slack=slack), clock=lambda: now[0])
-    assert len(samples["a"]) == len(samples["b"]) == FEWEST
-    assert len(runs) == 2 * (FEWEST + thrown_away)
+    assert len(samples["a"]) == len(samples["b"]) >= FEWEST
+    assert len(runs) == 2 * (len(samples["a"]) + thrown_away)
 
 
 def test_every_run_is_observed_and_warm_up_is_thrown_away() -> None:

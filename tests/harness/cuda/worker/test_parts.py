@@ -17,7 +17,7 @@ import torch
 from cuda_support import HostCall, HostMachine, HostProgram, compile_c
 
 from kernelblaster.harness.cuda.launching.buffers import PAINTINGS, PLACES, Buffers
-from kernelblaster.harness.cuda.launching.candidate import Program
+from kernelblaster.harness.cuda.launching.candidate import Launch, Program
 from kernelblaster.harness.cuda.parent.answers import Facts, baseline_facts
 from kernelblaster.harness.cuda.present_gpus import FoundGpu, parse_line, visible
 from kernelblaster.harness.cuda.reports import MeasureAnswer
@@ -308,6 +308,59 @@ def test_a_candidate_is_timed_beside_eager(
     assert rounds == len(answer["samples"]["eager"]) >= QUICK.least
     assert answer["checked"] == rounds + QUICK.warmup
     assert answer["sets"] == 3
+
+
+class TimedLaunches(HostMachine):
+    """A machine that says what each launch of a candidate takes, and counts who asks."""
+
+    def __init__(self, *microseconds: float) -> None:
+        super().__init__()
+        self.microseconds, self.asked, self.calls = microseconds, 0, 0
+
+    def load(self, program: Program) -> HostProgram:
+        machine = self
+
+        class Call(HostCall):
+            def __call__(self) -> None:
+                super().__call__()
+                machine.calls += 1
+
+            def launches(self) -> list[Launch]:
+                place = machine.asked % len(machine.microseconds)
+                machine.asked += 1
+                return [Launch("k", (1, 1, 1), (32, 1, 1), 0, machine.microseconds[place])]
+
+        class Timed(HostProgram):
+            def prepare(self, buffers: Buffers) -> HostCall:
+                return Call(self._library.launch, buffers)
+
+            prepare_timed = prepare
+
+        return Timed(program)
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "asked", "further"),
+    [
+        ((70.0, 50.0, 40.0, 60.0, 80.0), 5, 4),  # One in the warm-up, others after the rounds.
+        ((7000.0, 5000.0), 2, 1),
+        ((20000.0,), 1, 0),
+    ],
+)
+def test_launches_are_told_by_the_warm_up_and_by_further_calls_where_these_are_short(
+    microseconds: tuple[float, ...], asked: int, further: int, context: TaskContext, tmp_path: Path
+) -> None:
+    machine = TimedLaunches(*microseconds)
+    answer = run_measure(machine, context, tmp_path, SCALE)
+    assert [each["microseconds"] for each in answer["launches"]] == [min(microseconds)]
+    rounds = len(answer["samples"]["candidate0"])
+    assert machine.asked == asked and machine.calls == QUICK.warmup + rounds + further
+    # Of two candidates that are compared it is the first that is described.
+    machine = TimedLaunches(*microseconds)
+    two = tmp_path / "two"
+    two.mkdir()
+    run_measure(machine, context, two, SCALE, SCALE)
+    assert machine.asked == asked
 
 
 class LateHost(HostMachine):
