@@ -71,6 +71,8 @@ STAGES = {
 }  # fmt: skip
 """Which limit counts for each stage; to wait for other problems has none."""
 PATIENCE = 10
+SLOWEST = 10
+"""Evaluations whose parts the table tells."""
 LOOK_SECONDS = 1.0
 """How often it is seen how long a problem's processes have worked."""
 USUAL_SECONDS = 10.0
@@ -404,6 +406,38 @@ def table_of(rows: list[Row], asked: argparse.Namespace) -> Iterator[str]:
             for seconds in times.values()
         ]
         yield f"| {name} | {' | '.join(cells)} | {words} |"
+    yield from slowest(rows)
+
+
+def slowest(rows: list[Row]) -> Iterator[str]:
+    """Yield what the evaluations that took longest spent their time on."""
+    timed = [row for row in rows if row.get("took", {}).get("again") and row.get("microseconds")]
+    timed.sort(key=to_profile, reverse=True)
+    if not timed:
+        return
+    yield ""
+    yield f"The {min(SLOWEST, len(timed))} evaluations that took longest, of kernels in a source " \
+        "that nobody had compiled:"
+    yield ""
+    yield "| problem | all | compile | verify | time | profile | a call, launches | longest parts |"
+    yield "|---" * 8 + "|"
+    for row in timed[:SLOWEST]:
+        verify, measure = row.get("verify_seconds", 0.0), row.get("measure_seconds", 0.0)
+        spent = [to_time(row) - verify - measure, verify, measure, row.get("profile_seconds", 0.0)]
+        parts = [
+            (float(seconds), f"{stage}: {name}")
+            for stage in ("verify", "measure")
+            for part in row.get(f"{stage}_parts", "").split(", ") if part
+            for name, seconds, _ in [part.rsplit(" ", 2)]
+        ]  # fmt: skip
+        parts.sort(reverse=True)
+        longest = ", ".join(f"{name} {took:.1f} s" for took, name in parts[:3])
+        cells = [f"{took:.1f} s" for took in (to_profile(row), *spent)]
+        told = f"{row['microseconds'] / 1000:.1f} ms, {row.get('launches')}"
+        counted = row.get("profile_counted", "")
+        of_all = f"; {counted.split(' launches')[0]} counted" if counted else ""
+        place = f"{row['level']}/{row['problem']} {row['name'].split('_', 1)[-1]}"
+        yield f"| {place} | {' | '.join(cells)} | {told}{of_all} | {longest} |"
 
 
 def _spread(taken: Sequence[float]) -> list[str]:

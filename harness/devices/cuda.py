@@ -27,7 +27,7 @@ from ..cuda.parent.event_profile import event_profile
 from ..cuda.parent.held_gpu import HeldGpu, hold_one
 from ..cuda.parent.inspection import SMALL_SECONDS, profile_candidate, sanitize_candidate
 from ..cuda.present_gpus import FoundGpu, find_gpus
-from ..cuda.reports import MeasureAnswer, NoAnswer, VerifyAnswer
+from ..cuda.reports import LaunchAnswer, MeasureAnswer, NoAnswer, VerifyAnswer
 from ..errors import UserError
 from ..host.plan import Plan
 from ..host.planning import Asked, plan_launch
@@ -281,9 +281,8 @@ class CudaDevice(Device):
             facts = baseline_facts(answer) | held.circumstances(plan)
             facts["measure_seconds"] = time.monotonic() - began
             facts["host_microseconds"] = round(plan.host_microseconds, 1)
-            together = sum(launch.microseconds or 0.0 for launch in answer.launches)
             profile, told = (
-                (None, {}) if fresh else self._counters(held, task, built, plan, together)
+                (None, {}) if fresh else self._counters(held, task, built, plan, answer.launches)
             )
             return Measurement(
                 stage=StageResult(outcome=Outcome.PASSED, build=built, facts=facts | told),
@@ -300,7 +299,7 @@ class CudaDevice(Device):
             )
 
     def _counters(
-        self, held: HeldGpu, task: Task, built: Build, plan: Plan, microseconds: float
+        self, held: HeldGpu, task: Task, built: Build, plan: Plan, launches: list[LaunchAnswer]
     ) -> tuple[Profile | None, Facts]:
         """Return what Nsight Compute counts, or None; and what is to be told of it."""
         if not self._with_counters:
@@ -309,7 +308,7 @@ class CudaDevice(Device):
         stage = held.inspection_stage(task)
         if isinstance(stage, str):
             return None, {"profiler_unavailable": stage}
-        found = profile_candidate(task, built, plan, stage, microseconds)
+        found = profile_candidate(task, built, plan, stage, launches)
         if found.profile is None:
             return None, {"profiler_unavailable": f"{found.reason}: {found.remedy}"}
         told: Facts = {

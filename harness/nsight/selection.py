@@ -1,20 +1,22 @@
 """Which launches of a program with many are counted, and one profile of what is known of all.
 
 Every launch is timed, in one pass. Counters take tens of passes and most of a second a launch:
-they are read of those kinds of launches that the time goes into, once each.
+they are read of those kinds of launches that the time goes into, once each. Which these are, times
+between events tell before ncu does, so that both runs of it start at once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Protocol
 
 from ..records.outcomes import Outcome
 from ..records.profiles import ALWAYS_KEPT, LaunchProfile, Profile
 from .profile import NcuResult, unavailable
 
-FEW_LAUNCHES = 6
-"""Of a program with as many all are counted: to start it twice would take longer."""
+FEW_LAUNCHES = 3
+"""Of a program with as many all are counted, in one run."""
 MOST_TIMED = 2000
 """Launches that are timed each by itself; of more, the first of each kind is."""
 COVERED = 0.9
@@ -47,19 +49,30 @@ def spread(timed: Profile, kinds: Sequence[int]) -> Profile:
     return timed.model_copy(update={"launches": tuple(launches)})
 
 
-def counted_places(profile: Profile, kinds: Sequence[int]) -> list[int]:
+class Launched(Protocol):
+    """A launch of which it is known how long it takes."""
+
+    @property
+    def kernel(self) -> str:
+        """Its kernel's name."""
+        ...
+
+    @property
+    def microseconds(self) -> float | None:
+        """Its time."""
+        ...
+
+
+def counted_places(launches: Sequence[Launched], kinds: Sequence[int]) -> list[int]:
     """Return which launches are to be counted: the first of each kind that matters, in order.
 
     That of the dominant launch, then those that take most of the time together, until COVERED of
     it is.
     """
     spent: Counter[int] = Counter()
-    for launch, kind in zip(profile.launches, kinds, strict=True):
-        spent[kind] += round(launch.microseconds * 1e6)  # Exact, so that ties keep their order.
-    dominant = profile.dominant
-    first = next(
-        kind for launch, kind in zip(profile.launches, kinds, strict=True) if launch is dominant
-    )
+    for launch, kind in zip(launches, kinds, strict=True):
+        spent[kind] += round((launch.microseconds or 0.0) * 1e6)  # Exact, so ties keep their order.
+    first = kinds[dominant_place(launches)]
     chosen, covered = [first], spent[first]
     for kind, time in spent.most_common():
         if covered >= COVERED * spent.total() or len(chosen) == MOST_KINDS:
@@ -68,6 +81,16 @@ def counted_places(profile: Profile, kinds: Sequence[int]) -> list[int]:
             chosen.append(kind)
             covered += time
     return sorted(chosen)
+
+
+def dominant_place(launches: Sequence[Launched]) -> int:
+    """Return the place of the longest launch of the kernel that takes most of the time."""
+    spent: Counter[str] = Counter()
+    for launch in launches:
+        spent[launch.kernel] += round((launch.microseconds or 0.0) * 1e6)
+    [(kernel, _)] = spent.most_common(1)
+    mine = [place for place, launch in enumerate(launches) if launch.kernel == kernel]
+    return max(mine, key=lambda place: launches[place].microseconds or 0.0)
 
 
 def put_together(

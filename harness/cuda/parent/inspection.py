@@ -19,13 +19,15 @@ from ...nsight.sanitizer import RACES, TOOLS, Lines, sanitize_program
 from ...nsight.selection import (
     FEW_LAUNCHES,
     MOST_TIMED,
+    Launched,
     counted_places,
+    dominant_place,
     put_together,
     require_all,
     spread,
     timed_places,
 )
-from ...process.children import Turn, scrubbed_environment
+from ...process.children import Turn, both, scrubbed_environment
 from ...process.scratch import scratch_folder
 from ...records.builds import Build
 from ...records.evaluations import StageResult
@@ -66,33 +68,53 @@ class Stage(Record):
 
 
 def profile_candidate(
-    task: Task, built: Build, plan: Plan, stage: Stage, microseconds: float
+    task: Task, built: Build, plan: Plan, stage: Stage, launches: Sequence[Launched]
 ) -> NcuResult:
     """Profile one call of launch() with hardware counters, or say why not. Blocks.
 
-    Of many launches all are timed, and those counted that the time goes into (selection.py).
+    Of many launches all are timed, and those counted that the time goes into (selection.py); where
+    the GPU's memory suffices for it, the two runs get ready side by side.
 
     Args:
-        microseconds: of its launches together, by which what is counted of few is chosen.
+        launches: with their times between events, by which it is chosen what is counted.
     """
     tensors = task.full.tensors
     sizes = {spec.name: spec.nbytes for spec in tensors} | {WORKSPACE: plan.workspace_bytes}
     kinds = first_alike(plan.launches, sizes)
+
+    def counted(launches: Sequence[Launched], places: Sequence[int] | None) -> NcuResult:
+        chosen = launches if places is None else [launches[place] for place in places]
+        together = sum(launch.microseconds or 0.0 for launch in chosen)
+        with _program(tensors, built, plan, stage, profiled=places) as (command, directory):
+            return _profile(command, directory, stage, affordable(together), places)
+
+    def timed() -> NcuResult:
+        # Where all are profiled, ncu needs no ranges.
+        places = timed_places(kinds) if len(kinds) > MOST_TIMED else None
+        with _program(tensors, built, plan, stage, profiled=places) as (command, directory):
+            return require_all(_profile(command, directory, stage, TIMED, places), kinds)
+
     if len(kinds) <= FEW_LAUNCHES:
-        with _program(tensors, built, plan, stage) as (command, directory):
-            return _profile(command, directory, stage, affordable(microseconds))
-    # Where all are profiled, ncu needs no ranges.
-    asked = timed_places(kinds) if len(kinds) > MOST_TIMED else None
-    with _program(tensors, built, plan, stage, profiled=asked) as (command, directory):
-        timed = require_all(_profile(command, directory, stage, TIMED, asked), kinds)
-    if timed.profile is None:
-        return timed
-    profile = spread(timed.profile, kinds)
-    places = counted_places(profile, kinds)
-    together = sum(profile.launches[place].microseconds for place in places)
-    with _program(tensors, built, plan, stage, profiled=places) as (command, directory):
-        counted = _profile(command, directory, stage, affordable(together), places)
-    return put_together(profile, kinds, places, counted)
+        return counted(launches, None)
+    places, found = list[int](), None
+    if len(launches) == len(kinds) and _leaves_room_for_two(task, plan, stage):
+        places = counted_places(launches, kinds)
+        times, found = both(timed, lambda: counted(launches, places))
+    else:
+        times = timed()
+    if times.profile is None:
+        return times
+    profile = spread(times.profile, kinds)
+    if found is None or kinds[dominant_place(profile.launches)] not in places:
+        places = counted_places(profile.launches, kinds)
+        found = counted(profile.launches, places)
+    return put_together(profile, kinds, places, found)
+
+
+def _leaves_room_for_two(task: Task, plan: Plan, stage: Stage) -> bool:
+    """Say whether what launch() works on may lie on the GPU twice, beside others' work."""
+    fits = leaves_room(task.full.tensors, stage.memory_bytes, SHARED_PART)
+    return fits and plan.workspace_bytes <= SHARED_PART * stage.memory_bytes
 
 
 def sanitize_candidate(

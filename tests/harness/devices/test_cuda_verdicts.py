@@ -17,6 +17,7 @@ from kernelblaster.harness.cuda.parent import held_gpu
 from kernelblaster.harness.cuda.parent.client import WorkerEnded, WorkerTimedOut
 from kernelblaster.harness.cuda.parent.inspection import Stage
 from kernelblaster.harness.cuda.present_gpus import FoundGpu
+from kernelblaster.harness.cuda.reports import LaunchAnswer
 from kernelblaster.harness.devices import cuda
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.devices.protocol import Capability
@@ -268,10 +269,10 @@ async def test_counters_come_from_the_profiler_and_from_the_workers_own_inputs(
     stages: list[Stage] = []
 
     def profiled(
-        task: Task, built: Build, plan: Plan, stage: Stage, microseconds: float
+        task: Task, built: Build, plan: Plan, stage: Stage, launches: list[LaunchAnswer]
     ) -> NcuResult:
         stages.append(stage)
-        assert microseconds == 9.5
+        assert [launch.microseconds for launch in launches] == [9.5]
         return NcuResult(outcome=Outcome.PASSED, profile=profile)
 
     monkeypatch.setattr(cuda, "profile_candidate", profiled)

@@ -23,6 +23,7 @@ from places import DATA
 from kernelblaster.harness.cuda.launching.launch_program import _parts
 from kernelblaster.harness.cuda.parent import inspection
 from kernelblaster.harness.cuda.parent.inspection import Stage, profile_candidate
+from kernelblaster.harness.cuda.reports import LaunchAnswer
 from kernelblaster.harness.host.plan import Content, Place, Plan, PlannedLaunch, PlannedTransfer
 from kernelblaster.harness.nsight import selection
 from kernelblaster.harness.nsight.command import TIMED, profile_command
@@ -30,6 +31,7 @@ from kernelblaster.harness.nsight.profile import NcuResult, profile_from_pages, 
 from kernelblaster.harness.nsight.selection import (
     NOT_COUNTED,
     counted_places,
+    dominant_place,
     put_together,
     require_all,
     spread,
@@ -86,17 +88,25 @@ class Ncu:
         """Arguments and profiled launches of each profiling run."""
         return [json.loads(line) for line in self._log.read_text().splitlines()]
 
-    def profile(self, rows: Sequence[int]) -> NcuResult:
-        """Profile a program whose launches are rows of the recorded page; equal ones are alike."""
+    def profile(self, rows: Sequence[int], events: Sequence[float] = ()) -> NcuResult:
+        """Profile a program whose launches are rows of the recorded page; equal ones are alike.
+
+        With times between events there is room on the GPU for two runs at once.
+        """
         launches = tuple(
             PlannedLaunch(str(row), (4, 1, 1), (32, 1, 1), 0, (),
                           (Content("00" * 8, ((0, Place("x", 128 * at)),)),))
             for at, row in enumerate(rows)
         )  # fmt: skip
         built = Build(key="0", succeeded=True, arch="sm_90", compiler="", directory="/nowhere")
-        stage = Stage(gpu_uuid="GPU-select", gpu="H200", memory_bytes=0, inputs={"x": "x.bin"})
+        stage = Stage(gpu_uuid="GPU-select", gpu="H200", memory_bytes=len(events) << 30,
+                      inputs={"x": "x.bin"})  # fmt: skip
         plan = Plan(launches, 0, {}, 0.0)
-        return profile_candidate(graph_support.text_task(), built, plan, stage, 100.0)
+        timed = [
+            LaunchAnswer(each.kernel, each.grid, each.block, 0, microseconds)
+            for each, microseconds in zip(launches, events or [100.0] * len(rows), strict=True)
+        ]
+        return profile_candidate(graph_support.text_task(), built, plan, stage, timed)
 
 
 @pytest.fixture
@@ -148,12 +158,32 @@ def test_many_launches_are_timed_once_and_the_costly_kinds_counted(ncu: Ncu) -> 
     assert result.collection == "counted"  # It takes 29 ms.
 
 
+def test_where_there_is_room_both_runs_start_at_once_with_what_events_tell(ncu: Ncu) -> None:
+    rows, known = [0, 21, 8, 0, 4, 21, 8, 0], recorded()
+    alone = ncu.profile(rows)
+    counted = ncu.asked[1]
+    result = ncu.profile(rows, [known[row].microseconds + 2.0 for row in rows])
+    assert result == alone
+    asked = ncu.asked[2:]
+    assert len(asked) == 2 and sorted(each["profiled"] for each in asked) == [[], [2]]
+    of_counters = next(each for each in asked if each["profiled"])
+    assert of_counters["arguments"][-6:-3] == counted["arguments"][-6:-3]
+
+
+def test_where_events_name_another_launch_than_ncu_it_is_counted_after_all(ncu: Ncu) -> None:
+    rows = [0, 21, 8, 0, 4, 21, 8, 0]
+    result = ncu.profile(rows, [1.0, 1.0, 1.0, 1.0, 500.0, 1.0, 1.0, 1.0])
+    assert sorted(each["profiled"] for each in ncu.asked[:2]) == [[], [4]]
+    assert [each["profiled"] for each in ncu.asked[2:]] == [[2]]
+    assert result.counted.startswith("1 of 8 launches (2)")
+
+
 def test_few_launches_are_all_counted_in_one_run(ncu: Ncu) -> None:
-    result = ncu.profile([0, 1, 2, 3, 4, 0])
+    result = ncu.profile([0, 1, 0])
     assert result.profile is not None and result.counted == ""
     (asked,) = ncu.asked
     assert "--profile-from-start" not in asked["arguments"]
-    assert [launch.like for launch in result.profile.launches] == [None] * 6
+    assert [launch.like for launch in result.profile.launches] == [None] * 3
 
 
 def test_of_very_many_the_first_of_each_kind_is_timed(
@@ -192,7 +222,7 @@ def test_where_counting_fails_the_times_stand_and_it_is_told() -> None:
 
 def test_kinds_are_counted_until_they_cover_the_time() -> None:
     def counted(times: Sequence[float], kinds: Sequence[int]) -> list[int]:
-        return counted_places(of(*times), kinds)
+        return counted_places(of(*times).launches, kinds)
 
     assert counted([80, 15, 5], [0, 1, 2]) == [0, 1]
     assert counted([91, 5, 4], [0, 1, 2]) == [0]
@@ -200,12 +230,13 @@ def test_kinds_are_counted_until_they_cover_the_time() -> None:
     assert counted([10.0] * 30, range(30)) == list(range(8))  # Not more than eight.
     # The dominant launch is among them: the longest of the kernel that takes most, of many shapes.
     many = of(*[5.0] * 10, *[6.0] * 9)
-    named = [
+    named = tuple(
         launch.model_copy(update={"kernel": "many" if at < 10 else f"k{at}"})
         for at, launch in enumerate(many.launches)
-    ]
-    places = counted_places(many.model_copy(update={"launches": tuple(named)}), range(19))
+    )
+    places = counted_places(named, range(19))
     assert 0 in places and len(places) == 8
+    assert named[dominant_place(named)] is many.model_copy(update={"launches": named}).dominant
 
 
 def test_only_what_was_asked_for_is_accepted() -> None:
