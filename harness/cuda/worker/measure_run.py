@@ -20,9 +20,10 @@ from ...reference.loading.model import Instance, ReferenceFault
 from ..launching.buffers import PAINTINGS, Buffers
 from ..launching.candidate import LoadedProgram, NotLoaded, PreparedCall, Program
 from ..reports import LaunchAnswer, MeasureAnswer
+from .clocking import Clock
 from .kept import KeptTimes
 from .parts import Parts
-from .session import Clocked, GpuSession
+from .session import GpuSession
 from .task_context import TaskContext, values_of
 from .verify_run import Stage, allocate
 
@@ -41,15 +42,6 @@ on inputs whose own rounding is not known."""
 EAGER, COMPILED = "eager", "compile"
 EAGER_RUNS = 8
 """Runs of eager, the first thrown away, by which kept times are believed."""
-MOST_AHEAD = 128
-"""Flushes of the L2 before a call, from one on twice as many each time that the host was late to
-enqueue it, and half as many after ON_TIME calls in which it was not: together up to 15 ms."""
-ON_TIME = 16
-LONG_MICROSECONDS = 10_000.0
-"""A call that takes longer is not run again: no flush can come so far before it, and it matters
-less."""
-HOST_SHARE = 0.5
-"""Of a late call's time that enqueuing it took: a GPU that is busy all the while waits for none."""
 DESCRIBED = 5
 """Calls with an event on either side of each launch, of which the shortest is told."""
 DESCRIBED_MICROSECONDS = 10_000.0
@@ -109,7 +101,7 @@ def measure_candidates(
             MeasureAnswer(failed=failed.name, case=failed.case, mismatch=failed.mismatch)
         )
     bench.close()
-    if with_compile and kept is None and context.kept and not bench.disturbed:
+    if with_compile and kept is None and context.kept and not bench.clock.disturbed:
         eager, compiled = (statistics.median(samples.get(n, [0.0])) for n in (EAGER, COMPILED))
         context.kept.keep_times(
             KeptTimes(eager=eager, compiled=compiled, failure=compile_failure)
@@ -119,8 +111,10 @@ def measure_candidates(
             samples=samples, launches=launches, checked=bench.checked, sets=len(sets),
             compile_failure=compile_failure, parts=parts.seconds,
             kept_compile=kept.compiled / kept.eager if kept else 0.0,
-            copy_bytes_per_second=machine.copy_bandwidth(), disturbed=bench.disturbed,
-            host_microseconds=bench.host_microseconds(),
+            copy_bytes_per_second=machine.copy_bandwidth(), disturbed=bench.clock.disturbed,
+            host_microseconds={
+                name: statistics.median(times) for name, times in bench.clock.host.items()
+            },
         )
     )  # fmt: skip
 
@@ -143,13 +137,8 @@ def _kept_times(machine: GpuSession, context: TaskContext) -> KeptTimes | None:
     kept = context.kept.times() if context.kept and not baseline.is_compiled else None
     if kept is None:
         return None
-    samples, ahead = list[float](), 1
-    while len(samples) < EAGER_RUNS:
-        found = machine.clock(baseline.eager, ahead)
-        if _is_too_late(found, ahead):
-            ahead *= 2
-        else:
-            samples.append(found.microseconds)
+    clock = Clock(machine)
+    samples = [clock.in_time(EAGER, baseline.eager).microseconds for _ in range(EAGER_RUNS)]
     return kept if kept.is_confirmed_by(statistics.median(samples[1:])) else None
 
 
@@ -185,11 +174,7 @@ class _Bench:
     ) -> None:
         """Prepare rounds; the launches of the `described` candidate are timed one by one, too."""
         self.checked = 0
-        self.disturbed: dict[str, int] = {}
-        """By contestant of PyTorch's, samples of which a part may be the host's time."""
-        self._on_time: dict[str, int] = {}
-        self._ahead: dict[str, int] = {}
-        self._host: dict[str, list[float]] = {}
+        self.clock = Clock(machine)
         self._machine, self._context, self._stage = machine, context, stage
         self._sets, self._seed = sets, seed
         self._chance = random.Random(seed)
@@ -257,36 +242,22 @@ class _Bench:
         return self._run_pytorch(name, baseline.compiled if name == COMPILED else baseline.eager)
 
     def _run_pytorch(self, name: str, call: Callable[[], None]) -> float:
-        """Return the microseconds of a run before which all of it was enqueued, if there is one.
-
-        PyTorch takes tens of microseconds of the host's time for each operation, more of a busy
-        one: beside kernels of a few microseconds nothing else would be measured.
-        """
         repeated = False
-        while True:
-            ahead = self._ahead.get(name, 1)
-            found = self._clock(name, call)
-            if not _is_too_late(found, ahead):
-                break
+
+        def again() -> None:
+            nonlocal repeated
             repeated = True
             self._stage("reference")  # None of it is the candidate's time.
             if self._round is not None:
                 self.before(name, self._round)
+
+        found = self.clock.in_time(name, call, again)
         if repeated:
             self._stage("candidate")
-        if not found.late:
-            self._host.setdefault(name, []).append(found.host_microseconds)
-        elif found.host_microseconds > HOST_SHARE * found.microseconds or ahead == MOST_AHEAD:
-            self.disturbed[name] = self.disturbed.get(name, 0) + 1
         return found.microseconds
 
-    def host_microseconds(self) -> dict[str, float]:
-        """Return what enqueuing one call takes the host where nothing keeps it waiting, by
-        contestant of PyTorch's."""
-        return {name: statistics.median(times) for name, times in self._host.items()}
-
     def _call(self, name: str, call: PreparedCall) -> float:
-        found = self._clock(name, call)
+        found = self.clock.once(name, call)
         faults = call.faults()
         if found.fault is not None:
             faults.append(found.fault)
@@ -413,25 +384,6 @@ class _Bench:
         del self._sets[place]
         self._sets.insert(place, self._context.timed_instance(self._seed + number))
         self._machine.finish_device()
-
-    def _clock(self, name: str, call: Callable[[], None]) -> Clocked:
-        """Time a call; where the host was late to enqueue it, the next one begins earlier."""
-        ahead = self._ahead.get(name, 1)
-        found = self._machine.clock(call, ahead)
-        self._on_time[name] = 0 if found.late else self._on_time.get(name, 0) + 1
-        if found.late:
-            self._ahead[name] = min(2 * ahead, MOST_AHEAD)
-        elif self._on_time[name] % ON_TIME == 0:
-            self._ahead[name] = max(1, ahead // 2)
-        if found.fault is None and found.microseconds <= 0:
-            words = f"the events around {name} show no time"
-            return found._replace(fault=("cuda_error", words))
-        return found
-
-
-def _is_too_late(found: Clocked, ahead: int) -> bool:
-    """Say whether a call of PyTorch is run again, after more flushes."""
-    return found.late and ahead < MOST_AHEAD and found.microseconds <= LONG_MICROSECONDS
 
 
 def _sets(machine: GpuSession, context: TaskContext, seed: int) -> list[Instance]:
