@@ -20,6 +20,7 @@ from ..records.evaluations import StageResult
 from ..records.tasks import Task
 from ..records.tensors import TensorSpec
 from ..task.full_case import FullCase, RowTolerance
+from ..task.rules import NOT_COMPARED
 from .border import Malformed
 from .full_size_findings import (
     Checked,
@@ -87,6 +88,7 @@ def judge_full_size(
     Raises Malformed where what the child left cannot be.
     """
     checked = by_atomics = 0
+    imprecise: list[str] = []
     kernels, transfers = kernels_of(launches), transfers_of(launches)
     reasons: list[str] = []
     for place, spec in enumerate(task.full.of_role("output")):
@@ -115,6 +117,7 @@ def judge_full_size(
         if found.is_wrong(tolerance):
             return wrong_answer(spec, found), Checked(checked)
         checked += found.checked
+        imprecise += _imprecise(spec, case, tolerance, found)
         by_atomics += found.by_atomics
         found.by_transfers += bytes_copied_from_kernels(kernels, into)
         seen = None if goes_by_part(launches, place) else found.written
@@ -123,7 +126,8 @@ def judge_full_size(
             return incomplete(spec, share), Checked(checked)
     if by_atomics:
         reasons.insert(0, f"blocks that were not run may add to {by_atomics} elements by atomics")
-    return None, _checked(task, kernels, checked, next(iter(reasons), ""))
+    told = _checked(task, kernels, checked, next(iter(reasons), ""))
+    return None, replace(told, imprecise=tuple(imprecise))
 
 
 def judge_wide(
@@ -147,6 +151,7 @@ def judge_wide(
     checked = unsteady = 0
     uncompared: list[str] = []
     unproven: list[str] = []
+    imprecise: list[str] = []
     for place, spec in enumerate(task.full.of_role("output")):
         if not spec.numel:
             continue
@@ -155,6 +160,7 @@ def judge_wide(
                 raise Malformed(f"{spec.name}: the pages of the output are missing")
         path, tolerance = Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]
         if tolerance is None:
+            imprecise += _imprecise(spec, case, tolerance, Found())
             continue
         first, second = (Pages(spec, outputs, again) for again in (0, 1))
         found, hanging, passed = Found(), Hanging(spec.nbytes), 0
@@ -207,19 +213,21 @@ def judge_wide(
         unsteady += hanging.elements - hanging.joined.rightly
         found.checked += hanging.joined.rightly
         found.checked += like_poison(spec, path, first, second) if complete else 0
-        missing = spec.numel - found.checked
+        missing = spec.numel - found.checked - found.unjudged
         if complete and missing > 0:
             return mismatch(
                 f"at full dimensions {missing} of {spec.numel} elements of {spec.name} are not "
                 "written, though all blocks were run"
             ), Checked(checked)
         checked += found.checked
-        uncompared += [] if found.checked else [spec.name]
+        uncompared += [] if found.checked or found.unjudged else [spec.name]
+        imprecise += _imprecise(spec, case, tolerance, found)
     withheld = f"{unsteady} elements hang on blocks that were not run" if unsteady else ""
     told = _checked(task, kernels, checked, withheld)
     return None, replace(
-        told, orders=2, uncompared=tuple(uncompared), unproven=tuple(unproven)
-    )
+        told, orders=2, uncompared=tuple(uncompared), unproven=tuple(unproven),
+        imprecise=tuple(imprecise),
+    )  # fmt: skip
 
 
 class Joined(NamedTuple):
@@ -328,6 +336,21 @@ def _checked(
     )  # fmt: skip
 
 
+def _imprecise(
+    spec: TensorSpec, case: FullCase | None, tolerance: RowTolerance | None, found: Found
+) -> list[str]:
+    """Return what of an output PyTorch's own answer, known as it is, does not tell, in words."""
+    if case is None or not (tolerance is None or found.unjudged):
+        return []
+    if tolerance is None:
+        return [f"all of {spec.name}"]
+    kinds = [
+        name for name, absolute in zip(case.rows, tolerance.absolute, strict=False)
+        if absolute >= NOT_COMPARED
+    ]  # fmt: skip
+    return [f"rows of {spec.name} of inputs that are {', '.join(kinds)}"]
+
+
 def _weigh(
     spec: TensorSpec,
     places: NDArray[np.int64],
@@ -367,7 +390,9 @@ def _weigh(
         right, values, expected = _answered(spec, places, got, answers, tolerance)
         if compare is not None:
             wrong = np.flatnonzero(settled & compare & ~right)
-            found.checked += int((settled & compare).sum())
+            judged = _near(tolerance, places).absolute < NOT_COMPARED
+            found.checked += int((settled & compare & judged).sum())
+            found.unjudged += int((settled & compare & ~judged).sum())
             found.by_atomics += int((settled & ~compare).sum())
             found.wrong += wrong.size
             if tolerance.share:

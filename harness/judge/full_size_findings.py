@@ -35,6 +35,8 @@ class Checked:
     """Blocks that were also run with all checks."""
     orders: int = 1
     """Orders of blocks and warps, each on a poison of its own, in which they ran."""
+    imprecise: tuple[str, ...] = ()
+    """What of the outputs PyTorch's own answer is too imprecise to tell."""
     uncompared: tuple[str, ...] = ()
     """Outputs of which nothing was compared, though PyTorch's answer is known."""
     unproven: tuple[str, ...] = ()
@@ -58,15 +60,23 @@ class Checked:
             facts["full_size_coverage"] = self.in_words
         if self.unproven:
             facts["full_size_unproven"] = f"whether all of {', '.join(self.unproven)} is written"
-        return facts | ({"full_size_unchecked": self.withheld} if self.withheld else {})
+        return facts | ({"full_size_unchecked": self.unchecked} if self.unchecked else {})
+
+    @property
+    def unchecked(self) -> str:
+        """Why not all of what the blocks wrote was compared; empty where it was."""
+        told = [self.withheld] if self.withheld else []
+        if self.imprecise:
+            told.append(f"PyTorch's own answer is too imprecise for {' and '.join(self.imprecise)}")
+        return "; ".join(told)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What to say of a pass that nothing, or too little, was compared for."""
-        if not self.withheld:
+        if not self.unchecked:
             return ()
         what = "part of the answer was not" if self.elements else "nothing was"
-        message = f"at full dimensions {what} compared with PyTorch's: {self.withheld}"
+        message = f"at full dimensions {what} compared with PyTorch's: {self.unchecked}"
         return (Diagnostic(kind="not_compared", message=message),)
 
 
@@ -76,6 +86,8 @@ class Found:
 
     checked: int = 0
     """Elements compared with PyTorch's."""
+    unjudged: int = 0
+    """Elements of rows that PyTorch's answer does not tell."""
     wrong: int = 0
     stepped: int = 0
     """Those of them that are no more than a step off."""
@@ -111,8 +123,9 @@ def verified_by_sample(checked: Checked) -> StageResult:
     if why or not checked.elements:
         reason = (
             "nothing smaller than the full dimensions runs, and a sample of the blocks does not "
-            f"tell right from wrong there: {why or 'nothing was compared'}; let blocks not depend "
-            "on each other, choose smaller sizes with --set NAME=VALUE, or verify it on a GPU"
+            f"tell right from wrong there: {why or checked.unchecked or 'nothing was compared'}; "
+            "let blocks not depend on each other, choose smaller sizes with --set NAME=VALUE, or "
+            "verify it on a GPU"
         )
         return StageResult(
             outcome=Outcome.UNSUPPORTED, reason=reason,

@@ -180,7 +180,7 @@ def _agree(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> t
 
 
 def _largest(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    a, b = (got, expected) if _are_single(got, expected) else (got.double(), expected.double())
+    a, b = got.double(), expected.double()
     difference = torch.where(a.isfinite() & b.isfinite(), (a - b).abs(), 0.0)
     return difference.max()
 

@@ -128,7 +128,7 @@ def median_interval(
     medians = numpy.median(values[drawn], axis=1)
     tail = (1 - confidence) / 2
     low, high = numpy.percentile(medians, [100 * tail, 100 - 100 * tail])
-    if wider := WIDER.get(len(values)):
+    if values[0] > 0 and (wider := WIDER.get(len(values))):
         # A factor: what a time may be is never nothing or less.
         beyond = 1 + wider * float(values[-1] / values[0] - 1)
         return float(values[0]) / beyond, float(values[-1]) * beyond

@@ -45,6 +45,9 @@ class Variation(Record):
     uniform_width: float = 1.0
     """How far from zero inputs of the distribution `uniform` lie: so little that what forward()
     adds to keep a root or a quotient finite shows, where it adds any."""
+    multiplies: bool = False
+    """Whether forward() multiplies so many numbers with each other that few but such near one make
+    any: those of the distribution `uniform` are."""
     trained: dict[str, Level] = Field(default_factory=dict)
     """Floating parameters and buffers that forward() lets be of other size and sign, as they may be
     after training, in a case that it still tells right from wrong by: "positive" ones of size only.

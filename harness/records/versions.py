@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-JUDGE_VERSION = "43"
+JUDGE_VERSION = "44"
 """Raised when a change of what all devices share (tasks, cases, judging, vetting, building) could
 change an evaluation: part of every cache key."""
 DEVICE_VERSIONS: dict[str, str] = {"simulated": "29", "cuda": "20"}

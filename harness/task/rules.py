@@ -32,6 +32,9 @@ OFFSETS = (16.0, 4.0)
 order in float32, is there 5 times the tolerance off; two plain passes stay at a third of it. From
 32 on plain kernels fail too in one row of thousands: that would refuse honest ones."""
 
+NOT_COMPARED = 1e300
+"""Absolute tolerance of what is not compared: PyTorch itself does not meet any that tells."""
+
 LARGEST_CLAIMED = 8 * LARGE_FACTORS[0]
 """Size of a value that a reviewer may claim an input to hold: about the largest that is drawn."""
 

@@ -21,7 +21,7 @@ import torch
 
 from ...records.tensors import Tolerance
 from ...records.variations import Variation
-from ...task.rules import OFFSETS, PEAKS, TOLERANCES
+from ...task.rules import NOT_COMPARED, OFFSETS, PEAKS, TOLERANCES
 from ..drawing.draws import Draw, draw, redrawn
 from ..drawing.orders import PIECE
 from ..loading.model import Instance, Reference
@@ -53,9 +53,6 @@ FACTORS = (128.0, 8.0)
 
 PARTS = ("absolute", "relative")
 """Of a tolerance, one of each kind of rows."""
-
-NOT_COMPARED = 1e300
-"""Absolute tolerance of a kind of rows whose answer PyTorch itself does not meet."""
 
 
 class _Rows(NamedTuple):
@@ -101,15 +98,20 @@ class _How(NamedTuple):
     """Whether parameters are as training may leave them, as far as they may."""
     flags: bool = True
     """Whether lines of flags may have none set, or all."""
+    near_one: bool = False
+    """Whether rows are of the distribution of which long products are numbers, and of no other."""
 
     @property
     def rows(self) -> tuple[str, ...]:
         """Distributions of rows, after one that get_inputs() gives: they take turns."""
+        if self.near_one:
+            return ("uniform",) * len(ROWS)
         return ROWS if self.alike else UNLIKE_ROWS
 
 
 _HOW = (
     *(_How(factor, "full", False, alike) for alike in (True, False) for factor in FACTORS),
+    *(_How(1.0, "full", False, alike, near_one=True) for alike in (True, False)),
     *(_How(0.0, "full", False, alike) for alike in (True, False)),
     _How(0.0, "normal", False), _How(0.0, "normal", True),
 )  # fmt: skip
@@ -173,6 +175,8 @@ def write_full_case(
 
 def _ways(variation: Variation) -> Iterator[_How]:
     for how in _HOW:
+        if how.near_one and not variation.multiplies:
+            continue
         trained = (True, False) if variation.trained and how.distribution == "full" else (False,)
         for each in trained:
             yield how._replace(trained=each)

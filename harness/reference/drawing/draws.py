@@ -19,6 +19,7 @@ range the ends of what forward() accepts (cases/ends.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -75,6 +76,10 @@ NOISE = 0.25
 
 FLAGS_OF_A_LINE = {"uniform": "last", "zeros": "none", "offset": "first"}
 """What is set of flags that are a single line, by the distribution; of "constant" all are."""
+
+NEAR_ONE = 2.0
+"""How far numbers lie from one whose product is asked for, over the root of their number: such
+products are between a thirtieth and thirty."""
 
 TIMED_SPAN = 16
 """One in this many elements of a timed input is of another distribution than get_inputs()'s: where
@@ -270,6 +275,9 @@ class _Inputs:
             value = spread.mul_(high - low).add_(low)
             if distribution == "constant" and value.numel():
                 value = value.flatten()[0].expand(shape)
+        elif distribution == "uniform" and self.variation.multiplies:
+            width = NEAR_ONE / math.sqrt(max(shape, default=1))
+            value = even.mul_(2 * width).add_(1 - width)
         elif distribution == "uniform":
             # Of magnitudes the numbers from 0 to 1 are as even as those from -1.
             if order:

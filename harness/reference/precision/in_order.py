@@ -89,11 +89,31 @@ def _softmax(function: Any, args: Any, named: dict[str, Any], backwards: bool) -
     return powers / add_in_order(powers, [args[1]], keep=True, backwards=backwards)
 
 
+def _scan(function: Any, args: Any, named: dict[str, Any], backwards: bool) -> Any:
+    """Running sums and products; the last of them hangs on the first term either way."""
+    if not args[0].dim():
+        return None
+    accumulate = np.multiply.accumulate if function.overloadpacket in FACTORS else np.add.accumulate
+    return torch.from_numpy(accumulate(args[0].float().numpy(), axis=args[1]))
+
+
+def _product(function: Any, args: Any, named: dict[str, Any], backwards: bool) -> Any:
+    axes = _axes(args, 1)
+    values = args[0].float() if axes else args[0].float().reshape(-1)
+    if not values.numel() or not values.dim():
+        return None
+    axis = (axes or [0])[0] % values.dim()
+    order = values.flip(axis) if backwards else values
+    last = np.multiply.accumulate(order.numpy(), axis=axis).take([-1], axis=axis)
+    found = torch.from_numpy(last)
+    return found if len(args) > 2 and args[2] else found.squeeze(axis)
+
+
 def axes_added(function: Any, args: Any) -> list[int] | None:
     """Return the axes along which an operation that `IN_ORDER` knows adds; None of another, and
     where nothing is added."""
     operation = function.overloadpacket
-    if operation not in IN_ORDER or not args[0].numel():
+    if operation not in IN_ORDER or not args[0].numel() or not args[0].dim():
         return None
     place = 2 if operation in (_aten.linalg_vector_norm, _aten.norm) else 1
     named = _axes(args, place)
@@ -105,9 +125,15 @@ def _axes(args: Any, place: int) -> list[int]:
     return [given] if isinstance(given, int) else list(given or ())
 
 
+FACTORS = (_aten.prod, _aten.cumprod)
+"""They multiply where others add: what is rounded on the way is relative to the answer."""
+SCANS = (_aten.cumsum, _aten.cumprod)
+"""They answer with what each term makes together with those before it."""
+
 IN_ORDER: dict[Any, InOrder] = {
     _aten.sum: _sum, _aten.mean: _mean, _aten.linalg_vector_norm: _norm, _aten.norm: _norm,
-    _aten._softmax: _softmax,
+    _aten._softmax: _softmax, _aten.prod: _product,
+    **dict.fromkeys((_aten.cumsum, _aten.cumprod), _scan),
     **dict.fromkeys((_aten.var, _aten.std, _aten.var_mean, _aten.std_mean), _spread),
 }  # fmt: skip
 """How each operation that reduces is answered in order."""

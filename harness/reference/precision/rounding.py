@@ -33,7 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..loading.model import Reference
 from .double_precision import double_answers
-from .in_order import IN_ORDER, axes_added
+from .in_order import FACTORS, IN_ORDER, SCANS, axes_added
 from .steps import compares, ranks, rounds
 from .ties import UNPROMISED
 
@@ -104,6 +104,8 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
         self.terms = self.reduced = 0.0
         """Of the longest sum, and of the longest that is no product of matrices and no
         convolution."""
+        self.factors = 0.0
+        """Of the longest product."""
         self.narrow = False
         """Whether anything is added in less than double precision."""
         self.rounds = self.compares = False
@@ -130,6 +132,8 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
             self.narrow |= first.dtype is not torch.float64
             terms = count(args, first)
             self.terms = max(self.terms, terms)
+            if function.overloadpacket in FACTORS:
+                self.factors = max(self.factors, terms)
             if function.overloadpacket not in _PRODUCTS:
                 self.reduced = max(self.reduced, terms)
         return answer
@@ -181,9 +185,17 @@ class _Moved(OtherSums):
         share = self._equal_share(function, args)
         if operation in _SPREADS:
             return self._move_spread(function, args, answer, share)
-        terms = count(args, answer)
-        if operation in _OF_ONE_SIGN or (operation in _MAY_CANCEL and (args[0] >= 0).all()):
+        terms: float | torch.Tensor = count(args, answer)
+        if operation in SCANS and args[0].dim():
+            terms = _terms_before(args, answer)
+        if operation in (*_OF_ONE_SIGN, *FACTORS) or (
+            operation in (*_MAY_CANCEL, *SCANS) and (args[0] >= 0).all()
+        ):
             return self._move(answer, terms, share, 0.0)
+        if operation in SCANS:
+            # Of each place by itself: what is far behind is larger by far.
+            squares = args[0].double().square() if args[0].dim() else answer.double().square()
+            return self._move(answer, terms, share, squares.cumsum(args[1]).sqrt_())
         if operation not in _MAY_CANCEL:
             return self._move(answer, terms, share, self._size(answer, answer))
         # Of a few sums all may be small by chance, and the partial ones not.
@@ -222,7 +234,7 @@ class _Moved(OtherSums):
     def _move(
         self,
         answer: torch.Tensor,
-        terms: float,
+        terms: float | torch.Tensor,
         share: float | torch.Tensor,
         usual: float | torch.Tensor,
     ) -> torch.Tensor:
@@ -231,9 +243,9 @@ class _Moved(OtherSums):
         `usual` is the size of the sums on the way to it; 0 where none is larger than the answer,
         and then what is no less than zero stays so.
         """
-        if terms <= 1 or not answer.is_floating_point():
+        if not answer.is_floating_point() or (isinstance(terms, float) and terms <= 1):
             return answer
-        walked = self.walk * UNIT * math.sqrt(terms)
+        walked = self.walk * UNIT * terms**0.5
         # Answers of gigabytes: nothing is written down twice.
         moved = answer.abs().mul_(walked + self._drift(terms, _as(share, answer)))
         moved.add_(usual * walked)
@@ -257,9 +269,11 @@ class _Moved(OtherSums):
         rows = squares.reshape(len(squares), -1).mean(1).sqrt()
         return rows.reshape(-1, *[1] * (answer.dim() - 1))
 
-    def _drift(self, terms: float, share: float | torch.Tensor) -> float | torch.Tensor:
+    def _drift(
+        self, terms: float | torch.Tensor, share: float | torch.Tensor
+    ) -> float | torch.Tensor:
         """Return what roundings that do not cancel make, relative to the answer."""
-        most = min(terms, LONGEST)
+        most = terms.clamp(max=LONGEST) if isinstance(terms, torch.Tensor) else min(terms, LONGEST)
         return share * (self.equal * UNIT * most) + DRIFT * (UNIT * most) ** 2
 
 
@@ -294,6 +308,13 @@ class _AddedInOrder(_Moved):
             first = first.narrow(axis, 0, 1)
         alike = (terms - first).abs_() <= ALIKE * first.abs()
         return alike.sum(axes, keepdim=True).double() / math.prod(terms.shape[at] for at in axes)
+
+
+def _terms_before(args: Any, answer: torch.Tensor) -> torch.Tensor:
+    """Return of how many terms each answer of a scan is made, in a shape that spreads to theirs."""
+    axis = args[1] % answer.dim()
+    counts = torch.arange(1.0, answer.shape[axis] + 1, dtype=torch.float64, device=answer.device)
+    return counts.reshape([-1 if at == axis else 1 for at in range(answer.dim())])
 
 
 def _mean_of(function: Any, args: Any, spread: torch.Tensor) -> torch.Tensor:

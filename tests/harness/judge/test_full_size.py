@@ -13,14 +13,18 @@ from numpy.typing import NDArray
 
 from kernelblaster.harness.judge.border import Malformed
 from kernelblaster.harness.judge.full_size import judge_full_size, judge_wide
-from kernelblaster.harness.judge.full_size_findings import NOT_WRITTEN, nothing_launched
+from kernelblaster.harness.judge.full_size_findings import (
+    NOT_WRITTEN,
+    nothing_launched,
+    verified_by_sample,
+)
 from kernelblaster.harness.judge.poison import FULL_SIZE_POISON, PROFILED_WORKSPACE
 from kernelblaster.harness.judge.reports import TransferReport, Written
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task, TaskVariant
 from kernelblaster.harness.records.tensors import TensorSpec
 from kernelblaster.harness.task.full_case import FullCase, RowTolerance
-from kernelblaster.harness.task.rules import TOLERANCES
+from kernelblaster.harness.task.rules import NOT_COMPARED, TOLERANCES
 
 OUTPUT, WORKSPACE, INPUT = 0, 1, 2
 """Places of the allocations."""
@@ -443,6 +447,32 @@ def test_two_runs_of_all_blocks_pass(example: Example) -> None:
         "full_size_coverage": "all of the elements compared; all of the blocks run, in two orders, "
         "1 of them with all checks",
     }
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize(
+    ("absolute", "compared", "told"),
+    [
+        ((1e-4, NOT_COMPARED), 2100, "rows of out0 of inputs that are large"),
+        ((NOT_COMPARED, NOT_COMPARED), 0, "rows of out0 of inputs that are own, large"),
+        (None, 0, "all of out0"),
+    ],
+)
+def test_rows_that_pytorch_itself_does_not_tell_are_not_said_to_be_compared(
+    example: Example, absolute: tuple[float, ...] | None, compared: int, told: str, both: bool
+) -> None:
+    tolerance = absolute and RowTolerance(absolute=absolute, relative=(0.0, 0.0), row=COLUMNS)
+    example.case = example.case.model_copy(
+        update={"rows": ("own", "large"), "tolerances": (tolerance,)}
+    )
+    for run in (0, 1):
+        example.leave(example.right, run=run)
+    failed, checked = example.wide(ALL) if both else example.judged(ALL)
+    assert failed is None and checked.elements == compared
+    words = f"PyTorch's own answer is too imprecise for {told}"
+    assert checked.facts["full_size_unchecked"] == words
+    assert words in checked.diagnostics[0].message
+    assert (verified_by_sample(checked).outcome is Outcome.PASSED) is (compared > 0)
 
 
 def test_two_runs_that_disagree_do_not_pass(example: Example) -> None:

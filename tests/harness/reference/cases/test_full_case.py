@@ -17,7 +17,6 @@ from kernelblaster.harness.reference.cases import full_case
 from kernelblaster.harness.reference.cases.exploration import explore
 from kernelblaster.harness.reference.cases.full_case import (
     KINDS,
-    NOT_COMPARED,
     OWN_ERROR_FACTOR,
     ROWS,
     widen_tolerances,
@@ -26,6 +25,7 @@ from kernelblaster.harness.reference.cases.full_case import (
 from kernelblaster.harness.reference.loading.model import Reference
 from kernelblaster.harness.reference.precision.steps import Steps
 from kernelblaster.harness.reference.precision.tolerances import tolerance_of
+from kernelblaster.harness.task.rules import NOT_COMPARED
 
 BY_ROWS = full_case._Rows((14,))
 
@@ -89,8 +89,24 @@ def test_factors_that_pytorch_does_not_survive_are_less(tmp_path: Path) -> None:
     large = rows_of(tmp_path)[1::KINDS]
     assert 8 < np.abs(large).max() < 60
     described = made_case(tmp_path, reference("x / 0"), (64, 40))
-    assert described["drawn"] == [0.0, "normal", True, True, False, True]
+    assert described["drawn"] == [0.0, "normal", True, True, False, True, False]
     assert described["rows"] == ["own"]
+
+
+@pytest.mark.parametrize("body", ["x.cumprod(1)", "x.prod(1)", "x.abs().cumprod(1)"])
+def test_rows_of_which_long_products_are_numbers_lie_near_one(tmp_path: Path, body: str) -> None:
+    made = reference(body, "torch.rand(70, 4096)")
+    variation = explore(made)
+    assert variation.multiplies and not explore(reference("x * 2")).multiplies
+    shape = (70,) if "prod(1)" in body and "cum" not in body else (70, 4096)
+    described = made_case(tmp_path, made, shape, variation=variation)
+    assert described["rows"] == ["own", *["uniform"] * len(ROWS)]
+    answers = np.fromfile(tmp_path / "out0.bin", np.float32).reshape(70, -1)[:, -1]
+    near = np.arange(70) % KINDS > 0
+    assert (answers[~near] == 0).all() and (np.abs(np.log(answers[near])) < 8).all()
+    widen_tolerances(made, tmp_path, variation)
+    (tolerance,) = json.loads((tmp_path / "case.json").read_text())["tolerances"]
+    assert max(tolerance["absolute"]) < 0.01 and max(tolerance["relative"]) < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -145,9 +161,9 @@ def test_flags_of_a_line_may_be_none_or_all_where_forward_survives_it(tmp_path: 
     flags = "torch.rand(N, 40) < 0.5"
     survives = made_case(tmp_path, reference("x.sum(1)", flags), (64,))
     lines = rows_of(tmp_path, dtype=np.uint8).sum(axis=1)
-    assert survives["drawn"][-1] and (lines == 0).any() and (lines == 40).any()
+    assert survives["drawn"][5] and (lines == 0).any() and (lines == 40).any()
     not_so = made_case(tmp_path, reference("1.0 / x.sum(1)", flags), (64,))
-    assert not not_so["drawn"][-1] and (rows_of(tmp_path, dtype=np.uint8).sum(axis=1) > 0).all()
+    assert not not_so["drawn"][5] and (rows_of(tmp_path, dtype=np.uint8).sum(axis=1) > 0).all()
 
 
 def test_rows_are_leading_axes_that_an_output_has_too(tmp_path: Path) -> None:

@@ -147,6 +147,8 @@ def test_norms_are_moved_through_their_own_sums() -> None:
         "a.sum(-1)", "a.sum()", "a.mean((0, 2), keepdim=True)", "a.var(1)", "a.std((1, 2))",
         "torch.cat(torch.var_mean(a, (0, 2), correction=0))", "torch.linalg.vector_norm(a, dim=1)",
         "torch.linalg.vector_norm(a, 1)", "a.norm()", "a.softmax(1)", "a.softmax(-1)",
+        "(a + 1).cumsum(1)", "(a / 9).cumprod(-1)", "(a / 9).prod(1)", "(a / 9).prod(0, True)",
+        "(a[0, 0] / 2).prod()",
     ],
 )  # fmt: skip
 def test_reductions_are_added_in_order(answer: str, backwards: bool) -> None:
@@ -168,6 +170,57 @@ class _InOneOrder(OtherSums):
         if add is None:
             return function(*args, **named)
         return add(function, args, named, self._backwards)
+
+
+RUNNING = {
+    "a.cumsum(1)": "add.accumulate(a)",
+    "a.cumsum(1) / torch.arange(1, 32769)": "add.accumulate(a) / arange",
+    "a.flip(1).cumsum(1).flip(1)": "add.accumulate(a[:, ::-1])[:, ::-1]",
+    "(b * a.exp()).cumsum(1) / a.exp().cumsum(1)":
+        "add.accumulate(b * exp(a)) / add.accumulate(exp(a))",
+    "(a * 1e-3).exp().cumprod(1)": "multiply.accumulate(exp(a * 1e-3))",
+    "(a * 1e-3).exp().prod(1)": "multiply.accumulate(exp(a * 1e-3))[:, -1]",
+}  # fmt: skip
+"""Running sums and products, and what one thread for each row makes of them in single precision."""
+
+
+class _Along:
+    """An operation of NumPy's along rows."""
+
+    def __init__(self, operation: Any) -> None:
+        self._operation = operation
+
+    def accumulate(self, values: Any) -> Any:
+        return self._operation.accumulate(values, axis=1, dtype=np.float32)
+
+
+@pytest.mark.parametrize("columns", [16384, 32768, 65536])
+@pytest.mark.parametrize("draw", ["randn({})", "rand({})", "full(({}), 0.83)", "randn({}) + 16"])
+@pytest.mark.parametrize("answer", RUNNING)
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_what_runs_along_a_row_has_room_for_one_thread_and_for_no_lost_term(
+    answer: str, draw: str, columns: int, on_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if on_gpu:  # There nothing is added in order to see how far off that is.
+        monkeypatch.setattr("kernelblaster.harness.reference.precision.rounding.IN_ORDER", {})
+    if "1e-3" in answer:
+        draw = "randn({})"
+    text = answer.replace("32769", str(columns + 1))
+    case = case_of(draw.format(f"3, {columns}"), text)
+    a, b = (each.numpy() for each in case.instance.inputs.values())
+    names = {"a": a, "b": b, "exp": np.exp, "arange": np.arange(1, columns + 1, dtype=np.float32)}
+    names |= {"add": _Along(np.add), "multiply": _Along(np.multiply)}
+
+    def answered() -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(eval(RUNNING[answer], names)))
+
+    tolerances = case.tolerances("both")
+    assert None not in tolerances
+    assert all_agree([answered()], case.outputs, tolerances)
+    if draw.startswith("full") and "b *" in answer:
+        return  # Of equal numbers any weights make the same mean.
+    a[:, 5000:7000] = 0.0
+    assert not all_agree([answered()], case.outputs, tolerances)
 
 
 def test_one_term_comes_after_the_other() -> None:
