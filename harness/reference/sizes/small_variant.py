@@ -27,6 +27,10 @@ SCHEDULE = (
 )  # fmt: skip
 """What batches and all other sizes are shrunk to, one after the other until that is small."""
 
+LINE, LINE_ELEMENTS = 4096, 1 << 15
+"""What a size is shrunk to where no other is, and most elements of all tensors then: of a line of
+128 no second block of a kernel has anything to do."""
+
 DIVISORS = (16, 8, 4, 2)
 
 MOST_TRIALS = 120
@@ -141,11 +145,22 @@ class Search:
         # Where a person chose all of them, as whoever evaluates on another host does, no more.
         if self.cost.small or all(n in self._chosen or v < 1 for n, v in self._own.items()):
             return
+        self._shrink_line()
         self._shrink(lambda cost: cost.small or (bool(self._literals) and _few_given(cost)))
         if not self.cost.small and self._literals:
             self._divide_literals()
         if not self.cost.small:
             self._shrink(lambda cost: cost.small)
+
+    def _shrink_line(self) -> None:
+        """Where a single size can be shrunk, shrink it less than one of several would be."""
+        movable = {name: value for name, value in self._movable().items() if shrunk(value) < value}
+        if len({*movable.values()}) != 1 or self.values:
+            return
+        less = {name: shrunk(value, LINE) for name, value in movable.items()}
+        cost = self._ask(less)
+        if cost and cost.small and cost.given + cost.kept <= LINE_ELEMENTS:
+            self.values, self.cost = less, cost
 
     def _shrink(self, done: Callable[[Cost], bool]) -> None:
         """Shrink all sizes together; where that does not do, one group after the other."""

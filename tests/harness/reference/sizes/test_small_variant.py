@@ -58,6 +58,27 @@ def test_different_sizes_stay_different_and_kernels_as_they_are() -> None:
     assert found["rows"] == 128 and found["columns"] == 256
 
 
+@pytest.mark.parametrize(
+    ("own", "tensors", "left"),
+    [
+        ({"N": 1 << 30}, 3, {"N": 4096}),  # 128 are less than a block.
+        ({"N": (1 << 22) + 37}, 2, {"N": 4096 + 37}),
+        ({"N": 1 << 20, "kernel_size": 3}, 2, {"N": 4096}),
+        ({"N": 1 << 20}, 64, {"N": 128}),  # Sixty-four such lines are enough work as it is.
+        ({"rows": 1 << 20, "columns": 1 << 10}, 1, {"rows": 256, "columns": 128}),
+        ({"N": 1 << 20, "small": 100}, 2, {"N": 4096, "small": 100}),
+    ],
+)
+def test_a_size_that_alone_can_be_shrunk_is_left_several_blocks(
+    own: Values, tensors: int, left: Values
+) -> None:
+    def elements(values: Values) -> int:
+        return tensors * values.get("N", values.get("rows", 0) * values.get("columns", 0))
+
+    found, cost, _ = searched(own, elements)
+    assert cost.small and found == own | left
+
+
 def test_batches_shrink_before_channels() -> None:
     own = {"batch_size": 128, "channels": 64, "height": 128, "width": 128}
     found, cost, _ = searched(
