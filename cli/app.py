@@ -447,7 +447,7 @@ def task_check(
     if len(tasks) > 1:
         say(f"{len(tasks) - failed} of {len(tasks)} tasks load")
     if failed:
-        raise typer.Exit(1)
+        raise typer.Exit(2)
 
 
 @app.command()

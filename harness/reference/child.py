@@ -16,7 +16,8 @@ beside only, around which it is drawn where its tensors cannot be faked.
 With "interface": true it is said how the tensors of `launch` are found in forward()'s arguments and
 in the model, as {"interface": ...}. With "claim": an input that somebody claims, the one case is
 that, or {"not_an_input": why} is answered.
-Beside RESULT a file DRAWING is made before integers of inputs are drawn.
+Beside RESULT a file DRAWING is made before integers of inputs are drawn, and UNDER_WAY says what of
+the file is run.
 RESULT: {"error": one line, "passing": whether it need not fail again} or {"task": {...} | null}.
 """
 
@@ -45,21 +46,21 @@ from ..records.variations import Variation
 from ..task.claims import ClaimedInput, NotAnInput
 from ..task.dimensions import Dimension, find_dimensions, find_literals
 from ..task.full_case import FULL_CASE_BYTES
-from ..task.loading import DRAWING
+from ..task.loading import DRAWING, UNDER_WAY
 from ..task.rules import TOLERANCES
 from .cases.claimed import write_claimed
 from .cases.distributions import note_large, write_cases
 from .cases.exploration import explore
 from .cases.full_case import widen_tolerances, write_full_case
 from .exported.program import NotExportable, export_program, op_class
+from .loading.copies import is_uncopied
+from .loading.hints import instead_of, said
 from .loading.model import Reference, ReferenceFault, lacks_memory
+from .loading.under_way import note_in
 from .sizes.interface import interface_of
 from .sizes.other_sizes import other_sizes
 from .sizes.small_variant import Cost, Search
 from .sizes.variant import Variant, recurrent_at_once
-
-_BY_VALUES = ("GuardOnDataDependentSymNode", "DataDependentOutputException")
-"""What torch.export raises where the course of forward() hangs on values."""
 
 
 def main(arguments: list[str]) -> int:
@@ -69,10 +70,18 @@ def main(arguments: list[str]) -> int:
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     request_path, result_path = map(Path, arguments)
     request = json.loads(request_path.read_text(encoding="utf-8"))
+    note_in(result_path.with_name(UNDER_WAY))
     try:
         result = _answer(request, result_path.with_name(DRAWING).touch)
     except ReferenceFault as fault:
         result = {"error": str(fault), "passing": lacks_memory(fault)}
+    except Exception as error:
+        if lacks_memory(error) or not is_uncopied(error):
+            raise
+        result = {
+            "error": f"the model cannot be copied, and a copy is run in each case: {said(error)}; "
+            "let Model hold tensors, numbers, modules and functions"
+        }
     result_path.write_text(json.dumps(result), encoding="utf-8")
     return 0
 
@@ -214,9 +223,10 @@ def _is_value(arguments: Sequence[Any]) -> bool:
 def _notes(full: Variant, verify: Variant, variation: Variation) -> Iterator[str]:
     """Yield what whoever brings the task should know of how it was read."""
     kept = [name for name in variation.updated if name not in variation.unread]
+    kept = [*full.changed, *kept]
     if kept:
         yield (
-            f"forward() changes {', '.join(kept)}: a kernel does not, each call begins with the "
+            f"forward() changes {_some(kept)}: a kernel does not, each call begins with the "
             "same ones, and only what forward() returns is compared"
         )
     if full.instance.draws:
@@ -277,17 +287,17 @@ def _program(full: Variant) -> tuple[dict[str, Any] | None, str]:
         return None, f"the graph of torch.export holds {error}"
     except Exception as error:  # torch.export raises many types, also of its own internals
         line = _line_of(error, full.reference.path)
-        if type(error).__name__ in _BY_VALUES:
-            return None, f"what{line} does hangs on values of a tensor: use torch.where instead"
-        words = " ".join(str(error).split())[:200]
-        return None, f"torch.export{line}: {type(error).__name__}: {words}"
+        if hint := instead_of(error):
+            return None, f"{hint} (line {line})" if line else hint
+        where = f"torch.export, line {line}" if line else "torch.export"
+        return None, f"{where}: {type(error).__name__}: {said(error)}"
 
 
-def _line_of(error: Exception, path: str) -> str:
-    """Return the innermost line of the reference that an error came through; else nothing."""
+def _line_of(error: Exception, path: str) -> int | None:
+    """Return the innermost line of the reference that an error came through, if any."""
     frames = [each.lineno for each in traceback.extract_tb(error.__traceback__)
               if each.filename == path]  # fmt: skip
-    return f" line {frames[-1]}" if frames else ""
+    return frames[-1] if frames else None
 
 
 def _small_variant(

@@ -44,6 +44,17 @@ does not check all indices."""
 DRAWING = "drawing"
 """File that the child makes beside its result before it draws integers."""
 
+UNDER_WAY = "under_way"
+"""File beside the child's result that names what of the reference is run: the latest it began."""
+
+_STAGES = {
+    "the file": "the file is being imported",
+    "get_init_inputs()": "get_init_inputs() runs",
+    "Model(...)": "Model(...) is being built",
+    "get_inputs()": "get_inputs() runs",
+}
+_ANSWERING = "PyTorch works out the answers on the CPU"
+
 REFERENCE = Program(
     "harness.reference.child",
     (
@@ -229,15 +240,19 @@ def run_reference(
         files = [str(folder / name) for name in ("request.json", "result.json")]
         log = folder / "log"
         try:
-            with _telling(tell, path, seconds):
+            with _telling(tell, path, seconds, folder / UNDER_WAY):
                 status = run_forked(
                     REFERENCE, files, directory=folder, log=log, seconds=seconds,
                     environment=python_environment(folder) | dict(REFERENCE.environment),
                 )  # fmt: skip
         except TimedOut:
+            stage = _stage(folder / UNDER_WAY)
+            during, mend = "", "choose smaller sizes for verification with --set NAME=VALUE"
+            if stage != _ANSWERING:
+                during, mend = f" ({stage})", "see what it waits for or repeats there"
             raise UserError(
-                f"{path}: the reference ran past {seconds:.0f} s: choose smaller sizes for "
-                "verification with --set NAME=VALUE, or give it more with --reference-seconds"
+                f"{path}: the reference ran past {seconds:.0f} s{during}: {mend}, or give it more "
+                "with --reference-seconds"
             ) from None
         try:
             result: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
@@ -254,8 +269,8 @@ def run_reference(
 
 
 @contextlib.contextmanager
-def _telling(tell: Tell | None, path: Path, limit: float) -> Iterator[None]:
-    """Have `tell` told every TELL_SECONDS that the child is at work."""
+def _telling(tell: Tell | None, path: Path, limit: float, under_way: Path) -> Iterator[None]:
+    """Have `tell` told every TELL_SECONDS what the child is at."""
     if tell is None:
         yield
         return
@@ -265,8 +280,8 @@ def _telling(tell: Tell | None, path: Path, limit: float) -> Iterator[None]:
         waited = TELL_SECONDS
         while not ended.wait(TELL_SECONDS):
             tell(
-                f"{path.name}: PyTorch works out the answers on the CPU, {waited:.0f} s of at most "
-                f"{limit:.0f} (--reference-seconds)"
+                f"{path.name}: {_stage(under_way)}, {waited:.0f} s of at most {limit:.0f} "
+                "(--reference-seconds)"
             )
             waited += TELL_SECONDS
 
@@ -277,6 +292,14 @@ def _telling(tell: Tell | None, path: Path, limit: float) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+def _stage(under_way: Path) -> str:
+    """Return in words what the child says it is at."""
+    try:
+        return _STAGES.get(under_way.read_text(encoding="utf-8"), _ANSWERING)
+    except OSError:
+        return _ANSWERING
 
 
 def _death(status: int, log: str, path: Path) -> str:

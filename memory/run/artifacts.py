@@ -28,7 +28,7 @@ class ArtifactStore:
         """
         data = text.encode()
         name = hashlib.sha256(data).hexdigest()
-        target = self._path(name)
+        target = self.path_of(name)
         if target.is_file():
             return name
         try:
@@ -44,7 +44,7 @@ class ArtifactStore:
         Raises:
             UserError: there is no such artifact, or its bytes are no longer what was stored.
         """
-        path = self._path(name)
+        path = self.path_of(name)
         try:
             data = read_regular(path, LARGEST_DOCUMENT_BYTES, "an artifact")
         except OSError as error:
@@ -78,5 +78,6 @@ class ArtifactStore:
         folder = self.directory / beginning[:2]
         return sorted(f"{folder.name}{found.name}" for found in folder.glob(f"{beginning[2:]}*"))
 
-    def _path(self, name: str) -> Path:
+    def path_of(self, name: str) -> Path:
+        """Return where the text of a sha256 lies, or would."""
         return self.directory / name[:2] / name[2:]

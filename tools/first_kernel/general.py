@@ -68,7 +68,8 @@ def write_general(task: Task, beside: Sequence[Task] = ()) -> Sketch:
     if len(named) > MOST_OPERATIONS:
         raise CannotWrite(
             f"it has {len(named)} operations, and a kernel for each of at most {MOST_OPERATIONS} "
-            "is written: bring a part of it, a layer for example, as a task of its own"
+            "is written: bring a part of it, a layer for example, as a task of its own, or write "
+            "fewer steps (smaller sizes of what a loop runs over) into the file"
         )
     try:
         sizes = Sizes(task, beside)

@@ -7,6 +7,7 @@ and dtypes, devices and layouts are strings.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind, OutputKind
 
-from ..loading.model import Instance
+from ..loading.hints import instead_of_operator
+from ..loading.model import Instance, flatten
 from .taken_apart import taken_apart
 
 _NO_EFFECT = ("aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar")
@@ -42,12 +44,6 @@ _STRUCTURAL = {"cat", "stack", "index", "gather", "scatter", "embedding", "cumsu
                "pixel_shuffle", "scatter_add", "index_add", "diag", "where"}  # fmt: skip
 
 
-BY_VALUES = (
-    "whose shape depends on values: work on all elements and take the others out with a mask, as "
-    "torch.where and one_hot do"
-)
-
-
 CONSTANT = "constant"
 """Stands for the operator of a tensor whose values the program holds."""
 LARGEST_CONSTANT = 1024
@@ -66,8 +62,9 @@ def export_program(instance: Instance, path: str = "") -> dict[str, Any]:
 
     Raises NotExportable, or whatever torch.export raises.
     """
-    with torch.no_grad(), _counting_no_batches(instance.model):
-        exported = taken_apart(torch.export.export(instance.model, instance.arguments))
+    model = instance.model
+    with torch.no_grad(), _counting_no_batches(model), _returning_tensors(model):
+        exported = taken_apart(torch.export.export(model, instance.arguments))
     return _Writer(exported, instance, path).program()
 
 
@@ -88,6 +85,27 @@ def _counting_no_batches(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for module in averaging:
             module.momentum = None
+
+
+@contextmanager
+def _returning_tensors(model: torch.nn.Module) -> Iterator[None]:
+    """Have forward() return its tensors in order, whatever it has them in: torch.export takes no
+    dictionaries of a kind of their own."""
+    own = model.forward
+
+    @functools.wraps(own)
+    def forward(*arguments: Any) -> tuple[Any, ...]:
+        return tuple(flatten(own(*arguments)))
+
+    shadowed = vars(model).get("forward")
+    object.__setattr__(model, "forward", forward)
+    try:
+        yield
+    finally:
+        if shadowed is None:
+            object.__delattr__(model, "forward")
+        else:
+            object.__setattr__(model, "forward", shadowed)
 
 
 class _Writer:
@@ -181,7 +199,8 @@ class _Writer:
         if not all(isinstance(size, int) for size in value.shape):
             line = self._line(node)
             where = f"{_op_name(node.target)} (line {line})" if line else _op_name(node.target)
-            raise NotExportable(f"{where}, {BY_VALUES}")
+            instead = instead_of_operator(_op_name(node.target))
+            raise NotExportable(f"{where}, whose shape depends on values: {instead}")
         return list(value.shape), str(value.dtype).removeprefix("torch.")
 
     def _line(self, node: torch.fx.Node) -> int | None:

@@ -9,6 +9,7 @@ import ast
 import inspect
 import linecache
 import random
+import re
 import sys
 import traceback
 import types
@@ -26,8 +27,11 @@ from ...records.readings import AS_WRITTEN, Reading
 from ...records.tensors import DTYPE_BYTES
 from ...task.dimensions import with_dimensions
 from ...task.names import is_macro, plain
+from .copies import with_copied_closures
 from .drawn import NAMED, drawn_of, may_draw, names_of, take_draws
+from .hints import instead_of, said
 from .surroundings import Surroundings
+from .under_way import begin
 
 _TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -51,10 +55,41 @@ _CPP_WORDS = frozenset(
     workspace_bytes main size_t cudaStream_t
     """.split()
 )
+"""Words of C++, and names that stand in every kernel."""
+
+_CUDA_WORDS = frozenset(
+    """
+    threadIdx blockIdx blockDim gridDim warpSize dim3 half bfloat16 half2 clock clock64 printf
+    assert malloc free memcpy memset std cub thrust cuda nvcuda cg cooperative_groups
+    min max abs fma exp exp2 exp10 expm1 log log2 log10 log1p pow sqrt rsqrt cbrt hypot erf erfc
+    erfinv erfcinv normcdf lgamma tgamma sin cos tan sinpi cospi asin acos atan atan2 sinh cosh
+    tanh asinh acosh atanh floor ceil round rint trunc nearbyint lround lrint fabs fmin fmax fmod
+    fdim modf frexp ldexp scalbn remainder copysign nextafter signbit isnan isinf isfinite
+    j0 j1 jn y0 y1 yn umin umax llmin llmax ullmin ullmax mul24 umul24 saturate int_as_float
+    float_as_int rcp64h
+    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t ptrdiff_t intptr_t
+    uintptr_t uint ushort ulong uchar
+    """.split()
+)
+"""Names that CUDA has in every kernel: what is called so hides it."""
+_CUDA_FAMILIES = re.compile(
+    r"""(?:u?char|u?short|u?int|u?long|u?longlong|float|double|half|nv_bfloat16)[1-4]
+    | (?:make|atomic)[_A-Z]\w* | tex[1-3]D\w* | surf[1-3]D\w* | cuda[A-Z]\w*
+    | (?:exp|exp2|exp10|expm1|log|log2|log10|log1p|pow|sqrt|rsqrt|cbrt|hypot|rhypot|erf|erfc|erfinv
+      |erfcinv|erfcx|normcdf|lgamma|tgamma|sin|cos|tan|sinpi|cospi|sincos|asin|acos|atan|atan2|sinh
+      |cosh|tanh|asinh|acosh|atanh|floor|ceil|round|rint|trunc|nearbyint|fabs|fmin|fmax|fmod|fdim
+      |fma|modf|frexp|ldexp|scalbn|remainder|copysign|nextafter|fdivide|j0|j1|y0|y1)f""",
+    re.VERBOSE,
+)
 
 
 _ONE_FILE = "a reference is one file, which also runs on other hosts"
 _PUT_INTO = "put what it needs of that into it"
+_CALLED_WITH = {
+    "Model(...)": "get_init_inputs() returns the list of its arguments",
+    "forward()": "get_inputs() returns the list of its arguments",
+}
+"""Who gives what is called its arguments."""
 
 
 class ReferenceFault(Exception):
@@ -174,8 +209,12 @@ class Reference:
         with self.running("Model(...)"):
             model = self._names["Model"](*positional, **named)
         if not isinstance(model, torch.nn.Module):
-            raise ReferenceFault(f"Model is no torch.nn.Module but a {type(model).__name__}")
+            raise ReferenceFault(
+                f"Model(...) makes a {type(model).__name__}, which is no torch.nn.Module: derive "
+                "class Model from torch.nn.Module, and compute in its forward()"
+            )
         _register_tensors(model)
+        with_copied_closures(model)
         with self.running("get_inputs()"):
             given = self._names["get_inputs"]()
             given = list(given) if isinstance(given, Iterator) else given
@@ -227,7 +266,7 @@ class Reference:
 
     def outputs(self, model: torch.nn.Module, arguments: Sequence[Any]) -> list[torch.Tensor]:
         """Call forward and return its tensors in order. Raises ReferenceFault."""
-        tensors = list(_flatten(self.answer(model, arguments)))
+        tensors = list(flatten(self.answer(model, arguments)))
         for value in tensors:
             if not isinstance(value, torch.Tensor):
                 raise ReferenceFault(
@@ -241,6 +280,7 @@ class Reference:
     @contextmanager
     def running(self, what: str) -> Iterator[None]:
         """Turn whatever the user's code raises, SystemExit included, into a ReferenceFault."""
+        begin(what)
         try:
             with self.surroundings.entered():
                 yield
@@ -248,13 +288,15 @@ class Reference:
             frames = traceback.extract_tb(error.__traceback__)
             lines = [frame.lineno for frame in frames if frame.filename == self.path]
             where = f" (line {lines[-1]})" if lines else ""
-            message = " ".join(str(error).split())[:300]
+            message = said(error)
             if isinstance(error, ImportError):
                 raise ReferenceFault(_missing(error, self.path, where)) from error
             if isinstance(error, FileNotFoundError):
                 where += f"; {_ONE_FILE}: let it draw what it loads"
-            if "Sparse" in message:
-                where += "; sparse tensors are not read: compute with what they consist of"
+            if isinstance(error, TypeError) and not lines and what in _CALLED_WITH:
+                where += f"; {_CALLED_WITH[what]}"
+            elif hint := instead_of(error):
+                where += f"; {hint}"
             if not message:
                 # An assertion without words says what it asserts.
                 line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0).strip()
@@ -480,7 +522,7 @@ def _argument_paths(
 def _identifier(path: str, taken: set[str]) -> str:
     """Return a C++ identifier for a name, distinct from others also when upper-cased."""
     name = plain(path)
-    if name[:1].isdigit() or name in _CPP_WORDS or name.startswith("__") or is_macro(name):
+    if name[:1].isdigit() or name.startswith("__") or _is_taken(name):
         name = f"t_{name}"
     while name.upper() in taken:
         name += "_"
@@ -488,11 +530,19 @@ def _identifier(path: str, taken: set[str]) -> str:
     return name
 
 
-def _flatten(value: Any) -> Iterator[Any]:
+def _is_taken(name: str) -> bool:
+    """Say whether C++, CUDA or a header of theirs has something else of a name."""
+    if name in _CPP_WORDS or name in _CUDA_WORDS or is_macro(name):
+        return True
+    return _CUDA_FAMILIES.fullmatch(name) is not None
+
+
+def flatten(value: Any) -> Iterator[Any]:
+    """Yield what an answer consists of, in order; what is None is left out."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
         for element in value:
-            yield from _flatten(element)
+            yield from flatten(element)
     elif value is not None:
         yield value

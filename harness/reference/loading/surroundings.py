@@ -56,6 +56,9 @@ class Surroundings:
         """Yield (owner, name, what stands there) of functions that do otherwise for the file."""
         yield torch, "compile", _as_it_is
         yield torch.nn.Module, "compile", _nothing
+        yield torch.jit, "script", _as_it_is
+        yield torch.jit, "freeze", _as_it_is
+        yield torch.jit, "optimize_for_inference", _as_it_is
         yield torch.autocast, "__init__", _no_autocast
         if self._for_gpu:
             yield torch, "set_default_device", _nothing
@@ -85,8 +88,8 @@ def _moved(given: Any) -> Any:
     return given
 
 
-def _as_it_is(model: Any = None, **options: Any) -> Any:
-    """Stand for torch.compile, as a function or as a decorator with or without options."""
+def _as_it_is(model: Any = None, *more: Any, **options: Any) -> Any:
+    """Stand for what compiles, as a function or as a decorator with or without options."""
     if model is None:
         return _itself
     return model

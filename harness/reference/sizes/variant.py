@@ -123,8 +123,12 @@ class Variant:
         counted, written = FlopCounterMode(display=False), _Written()
         with place:
             self.instance: Instance = self.reference.instance(seed=0)
+            inputs = self.instance.inputs
+            before = {name: tensor._version for name, tensor in inputs.items()}
             with counted, written, _Recurrent(written) if self.faked else nullcontext():
                 outputs = self.reference.outputs(self.instance.model, self.instance.arguments)
+        self.changed = [name for name, own in inputs.items() if own._version != before[name]]
+        """Inputs that forward() changes."""
         self.tensors = specs(self.instance, outputs)
         self.shapes = written.shapes
         elements = {"given": 0, "kept": 0}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from ....harness.errors import UserError
@@ -66,7 +67,8 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
             words = outcome_in_words(evaluation.outcome, evaluation.reason)
             report_progress("note", text=f"{_by(author)} does not pass ({words}): the known stands")
         else:
-            raise UserError(_refused(state, task, evaluation))
+            stored = workspace.artifacts.path_of(state["initial_source"])
+            raise UserError(_refused(state, task, evaluation, stored))
         best = point
         if known.point is not None and known.point.source_sha256 != point.source_sha256:
             step = _to_the_known(plan, point, known, known.point)
@@ -118,13 +120,13 @@ def _to_the_known(
     )
 
 
-def _refused(state: Reads, task: Task, evaluation: Evaluation) -> str:
+def _refused(state: Reads, task: Task, evaluation: Evaluation, stored: Path) -> str:
     """Return why a run has nothing to begin with, and what a person can do."""
     start = state["plan"].start
     origin = f"--start {start}" if start else _by(state.get("initial_author", ""))
     words = outcome_in_words(evaluation.outcome, evaluation.reason)
     return f"{origin} does not pass for {task.name}: {words}" + (
-        "" if start else "; give a first kernel with --start KERNEL.cu"
+        "" if start else f"; its source is {stored}; give a first kernel with --start KERNEL.cu"
     )
 
 
