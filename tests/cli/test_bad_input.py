@@ -41,6 +41,13 @@ def test_a_reference_that_cannot_be_used(asked: Ask, tmp_path: Path, name: str) 
     assert not (tmp_path / "run").exists()
 
 
+def test_a_task_that_cannot_be_checked(asked: Ask, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("def forward(:\n")
+    for named in (tmp_path / "bad.py", tmp_path / "nowhere.py", tmp_path):
+        done = asked("task", "check", named)
+        assert done.returncode == 2 and "Traceback" not in done.stdout + done.stderr
+
+
 FLAGS = {
     "no such file": (["nowhere.py"], "nowhere.py"),
     "unknown gpu": ([EXAMPLES / "softmax.py", "--gpu", "H9000"], "H9000"),

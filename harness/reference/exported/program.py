@@ -8,6 +8,7 @@ and dtypes, devices and layouts are strings.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -97,6 +98,8 @@ def _returning_tensors(model: torch.nn.Module) -> Iterator[None]:
     def forward(*arguments: Any) -> tuple[Any, ...]:
         return tuple(flatten(own(*arguments)))
 
+    # That of forward() itself names what a bound one is not given.
+    forward.__signature__ = inspect.signature(own)  # type: ignore[attr-defined]
     shadowed = vars(model).get("forward")
     object.__setattr__(model, "forward", forward)
     try:

@@ -52,3 +52,19 @@ def test_tensors_come_in_the_order_of_launch() -> None:
         ("output", "out0"), ("output", "out1"), ("input", "x"), ("input", "y"),
         ("parameter", "w"), ("buffer", "c"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["blockIdx", "warpSize", "threadIdx", "float4", "uchar2", "max", "expf", "fmaxf", "atomicAdd",
+     "make_float2", "half", "uint32_t", "template", "stream", "cudaError"],
+)  # fmt: skip
+def test_an_input_takes_no_name_of_cuda(name: str) -> None:
+    made = reference(name, names=name)
+    (found,) = made.instance(0).inputs
+    assert found == f"t_{name}"
+
+
+@pytest.mark.parametrize("name", ["x", "scale", "row", "expand", "float_mask", "sinks", "logits"])
+def test_other_names_of_inputs_stay(name: str) -> None:
+    assert list(reference(name, names=name).instance(0).inputs) == [name]

@@ -37,3 +37,12 @@ def test_a_norm_of_groups_of_hardly_any_elements_is_another_task(
 def test_integers_lead_out_of_a_table_only_where_it_is_shorter(first: int, astray: bool) -> None:
     inputs = f"torch.randint({first}, {first} + 64, (N,))"
     assert variant("torch.arange(64.0)[x]", inputs).leads_astray() is astray
+
+
+@pytest.mark.parametrize(
+    ("body", "changed"),
+    [("x * 2", []), ("x.add_(1)", ["x"]), ("x.t()[1:].relu_() + 1", ["x"]),
+     ("x.clone().relu_()", [])],
+)  # fmt: skip
+def test_inputs_that_are_changed_are_known(body: str, changed: list[str]) -> None:
+    assert variant(body).changed == changed
