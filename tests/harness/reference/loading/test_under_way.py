@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,11 @@ from kernelblaster.harness.reference.loading import under_way
 from kernelblaster.harness.task import loading
 
 
-def test_the_latest_that_was_begun_is_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(under_way, "_file", [])
-    noted = tmp_path / loading.UNDER_WAY
+def test_the_latest_that_was_begun_is_noted(tmp_path: Path) -> None:
+    contextvars.copy_context().run(begun_in_order, tmp_path / loading.UNDER_WAY)
+
+
+def begun_in_order(noted: Path) -> None:
     under_way.note_in(noted)
     made = reference("x")
     assert noted.read_text() == "the file"
