@@ -30,6 +30,7 @@ from .operators import (
     products,
     recurrent,
     scans,
+    scatters,
     searches,
     sums,
     windows,
@@ -44,9 +45,9 @@ Operator = Callable[[Writing, Call], Any]
 
 OPERATORS: Mapping[str, Operator] = {
     **movement.OPERATORS, **filled.OPERATORS, **gathers.OPERATORS, **searches.OPERATORS,
-    **windows.OPERATORS, **products.OPERATORS, **sums.OPERATORS, **normalisations.OPERATORS,
-    **scans.OPERATORS, **attention.OPERATORS, **losses.OPERATORS, **choices.OPERATORS,
-    **recurrent.OPERATORS,
+    **scatters.OPERATORS, **windows.OPERATORS, **products.OPERATORS, **sums.OPERATORS,
+    **normalisations.OPERATORS, **scans.OPERATORS, **attention.OPERATORS, **losses.OPERATORS,
+    **choices.OPERATORS, **recurrent.OPERATORS,
 }  # fmt: skip
 MOST_OPERATIONS = 2500
 """More kernels are more host code than a candidate may have (`MOST_CODE_BYTES`)."""

@@ -68,3 +68,8 @@ def lowest(kind: str, dtype: str) -> str:
     bits = {"int64": 63, "int32": 31, "int16": 15, "int8": 7, "uint8": 8}[dtype]
     largest = f"{2**bits - 1}LL"
     return (("0" if dtype == "uint8" else f"(-{largest} - 1)") if kind == "max" else largest)
+
+
+def counted_in(dtype: str) -> str:
+    """Return the C type in which values are put together."""
+    return "float" if dtype in FLOATING else "long long"
