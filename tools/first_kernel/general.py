@@ -28,6 +28,7 @@ from .operators import (
     movement,
     normalisations,
     products,
+    ranks,
     recurrent,
     scans,
     scatters,
@@ -47,7 +48,7 @@ OPERATORS: Mapping[str, Operator] = {
     **movement.OPERATORS, **filled.OPERATORS, **gathers.OPERATORS, **searches.OPERATORS,
     **scatters.OPERATORS, **windows.OPERATORS, **products.OPERATORS, **sums.OPERATORS,
     **normalisations.OPERATORS, **scans.OPERATORS, **attention.OPERATORS, **losses.OPERATORS,
-    **choices.OPERATORS, **recurrent.OPERATORS,
+    **choices.OPERATORS, **recurrent.OPERATORS, **ranks.OPERATORS,
 }  # fmt: skip
 MOST_OPERATIONS = 2500
 """More kernels are more host code than a candidate may have (`MOST_CODE_BYTES`)."""

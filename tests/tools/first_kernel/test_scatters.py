@@ -15,22 +15,22 @@ from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial
 
 FLOATS = """\
 class Model(nn.Module):
-    def forward(self, x, line, places, deep, turned):
+    def forward(self, x, exact, places, deep, turned):
         wide = places[:, None].expand(-1, 3)
         rows, one = x[:, :3].contiguous(), x[:, 0].contiguous()
-        base, doubles = x[:70].contiguous(), rows.double()
+        base, doubles = x[:70].contiguous(), exact[:70].contiguous()
         return (x.new_zeros(70, 8).index_add(0, places, x, alpha=0.5),
                 x.new_zeros(70).scatter_add(0, places, one),
                 x.new_ones(2, 70, 3).index_add(1, places, deep),
                 x.new_zeros(4, 70).scatter_add(1, turned, x.t()[:4, :4500].contiguous()),
                 base.half().index_add(0, places, x.half() * 0.01),
-                base.double().scatter_add(0, wide, doubles),
+                doubles.scatter_add(0, wide, exact),
                 base.scatter_reduce(0, wide, rows, "amax"),
                 base.scatter_reduce(0, wide, rows, "amin", include_self=False),
                 base.scatter_reduce(0, wide, rows, "mean"),
                 base.scatter_reduce(0, wide, (rows * 0.01).exp(), "prod"),
                 base.bfloat16().scatter_reduce(0, wide, rows.bfloat16(), "amax"),
-                base.double().scatter_reduce(0, wide, doubles, "amin"),
+                doubles.scatter_reduce(0, wide, exact, "amin"),
                 base.index_reduce(0, places, x, "mean", include_self=False),
                 base.index_put((places - 35,), x, accumulate=True),
                 base.bfloat16().index_put((places, places % 8), one.bfloat16() * 0.01,
@@ -38,8 +38,9 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(MANY, 8), torch.randn(MANY), torch.randint(0, 70, (MANY,)),
-            torch.randn(2, MANY, 3), torch.randint(0, 70, (4, 4500))]
+    return [torch.randn(MANY, 8), torch.randn(MANY, 3, dtype=torch.float64),
+            torch.randint(0, 70, (MANY,)), torch.randn(2, MANY, 3),
+            torch.randint(0, 70, (4, 4500))]
 """
 WHOLE = """\
 class Model(nn.Module):

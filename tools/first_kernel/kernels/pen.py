@@ -212,6 +212,13 @@ class Pen:
         self._flat = (flat, indices, dims)
         return indices
 
+    def one_block_each(self, dims: Sequence[Dim], names: Sequence[str]) -> list[str]:
+        """Begin a kernel with a block for each element of a shape; returns its indices."""
+        self.block_per = count(dims)
+        number = self.name(names[0] if len(dims) == 1 else "row")
+        self.line(f"const {INDEX} {number} = blockIdx.x;")
+        return self.split(number, dims, names)
+
     def one_thread_each_in_squares(self, dims: Sequence[Dim], names: Sequence[str]) -> list[str]:
         """Begin a kernel whose blocks cover squares of the last two axes; returns its indices.
 

@@ -1,4 +1,4 @@
-"""Operators whose every result looks for its values: searches, the k-th of many, bags of rows."""
+"""Operators whose every result looks for its values: searches in sorted rows, bags of rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Any
 
 from ..kernels.accumulators import counted_in
 from ..kernels.nests import Results, Value, Writing
-from ..program.arrays import without
 from ..program.calls import Call
-from ..program.sizes import as_dim, ceil_div, count, minus
+from ..program.sizes import minus
 from ..program.values import ONE, CannotWrite
 from .gathers import index_at
 from .movement import axis_names
@@ -35,42 +34,6 @@ def _search(write: Writing, call: Call) -> Value:
     pen.store(out, here, "before")
     write.launch(pen)
     return out
-
-
-def _kth(write: Writing, call: Call) -> Results:
-    """Each element counts those that come before it: the one with k - 1 of them is the k-th."""
-    array = write.array(call.args[0], call.name)
-    whole_of = call.base == "median" and len(call.args) < 2 and "dim" not in call.kwargs
-    if whole_of:
-        array = write.array(write.reshape(array, (count(array.dims),)))
-    rank = len(array.dims)
-    place = 2 if call.base == "kthvalue" else 1
-    axis = 0 if whole_of else call.axis(place, "dim", rank, -1)
-    keep = not whole_of and call.flag(place + 1, "keepdim")
-    size = array.dims[axis]
-    middle = write.known.named(ceil_div(size, 2))
-    k_th = as_dim(call.args[1]) if call.base == "kthvalue" else middle
-    dims = tuple(ONE if each == axis else dim for each, dim in enumerate(array.dims))
-    values = write.new(call.name, dims, array.dtype)
-    places = write.new(f"{call.name}_places", dims, "int64")
-    pen = write.pen(call.base)
-    here = pen.one_thread_each(array.dims, axis_names(rank))
-    ctype = counted_in(array.dtype)
-    pen.line(f"const {ctype} value = {pen.load(array, here)};")
-    pen.line("index_t before = 0;")
-    with pen.loops([size], ["k"]) as (k,):
-        other = [k if each == axis else here[each] for each in range(rank)]
-        pen.line(f"const {ctype} other = {pen.load(array, other)};")
-        pen.line(f"if (other < value || (other == value && {k} < {here[axis]})) ++before;")
-    target = ["0" if each == axis else here[each] for each in range(rank)]
-    with pen.block(f"if (before + 1 == {pen.size(k_th, 'wanted')})"):
-        pen.store(values, target, "value", "values")
-        pen.store(places, target, here[axis], "places")
-    write.launch(pen)
-    if keep:
-        return values, places
-    found = without(values, [axis]), without(places, [axis])
-    return found[0] if whole_of else found
 
 
 def _bag(write: Writing, call: Call) -> Results:
@@ -113,6 +76,6 @@ class _Unused:
 
 
 OPERATORS: dict[str, Any] = {
-    "bucketize": _search, "searchsorted": _search, "kthvalue": _kth, "median": _kth,
-    "embedding_bag": _bag, "_embedding_bag": _bag,
+    "bucketize": _search, "searchsorted": _search, "embedding_bag": _bag,
+    "_embedding_bag": _bag,
 }  # fmt: skip

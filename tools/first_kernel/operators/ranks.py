@@ -1,0 +1,142 @@
+"""Operators that find the element of a rank: the k-th of a row, medians."""
+
+from __future__ import annotations
+
+from ..kernels.accumulators import counted_in
+from ..kernels.nests import Results, Writing
+from ..kernels.pen import Pen
+from ..program.arrays import FLOATING, Array, shape, without
+from ..program.calls import Call
+from ..program.sizes import as_dim, ceil_div, count
+from ..program.values import ONE, Dim
+from .movement import axis_names, replaced
+
+MOST_COMPARED = 4096
+"""Elements of a row, each of which is compared with all others."""
+DIGITS = 256
+"""Values of a digit, and threads of a block."""
+
+
+def _kth(write: Writing, call: Call) -> Results:
+    array = write.array(call.args[0], call.name)
+    whole_of = call.base == "median" and len(call.args) < 2 and "dim" not in call.kwargs
+    if whole_of:
+        array = write.array(write.reshape(array, (count(array.dims),)))
+    rank = len(array.dims)
+    place = 2 if call.base == "kthvalue" else 1
+    axis = 0 if whole_of else call.axis(place, "dim", rank, -1)
+    keep = not whole_of and call.flag(place + 1, "keepdim")
+    size = array.dims[axis]
+    middle = write.known.named(ceil_div(size, 2))
+    k_th = as_dim(call.args[1]) if call.base == "kthvalue" else middle
+    dims = tuple(ONE if each == axis else dim for each, dim in enumerate(array.dims))
+    values = write.new(call.name, dims, array.dtype)
+    places = write.new(f"{call.name}_places", dims, "int64")
+    rank_of = _selected if size.full > MOST_COMPARED else _counted
+    rank_of(write, call, array, axis, k_th, (values, places))
+    if keep:
+        return values, places
+    found = without(values, [axis]), without(places, [axis])
+    return found[0] if whole_of else found
+
+
+def _counted(
+    write: Writing, call: Call, array: Array, axis: int, k_th: Dim, found: tuple[Array, Array]
+) -> None:
+    """Each element counts those that come before it: the one with k - 1 of them is the k-th."""
+    rank, (values, places) = len(array.dims), found
+    pen = write.pen(call.base)
+    here = pen.one_thread_each(array.dims, axis_names(rank))
+    ctype = counted_in(array.dtype)
+    pen.line(f"const {ctype} value = {pen.load(array, here)};")
+    pen.line("index_t before = 0;")
+    with pen.loops([array.dims[axis]], ["k"]) as (k,):
+        other = [k if each == axis else here[each] for each in range(rank)]
+        pen.line(f"const {ctype} other = {pen.load(array, other)};")
+        pen.line(f"if (other < value || (other == value && {k} < {here[axis]})) ++before;")
+    target = ["0" if each == axis else here[each] for each in range(rank)]
+    with pen.block(f"if (before + 1 == {pen.size(k_th, 'wanted')})"):
+        pen.store(values, target, "value", "values")
+        pen.store(places, target, here[axis], "places")
+    write.launch(pen)
+
+
+def _selected(
+    write: Writing, call: Call, array: Array, axis: int, k_th: Dim, found: tuple[Array, Array]
+) -> None:
+    """A block finds the k-th of a row digit by digit: it counts how many have each next digit."""
+    rank, (values, places) = len(array.dims), found
+    many, long = array.dims[axis], array.dtype in ("float64", "int64")
+    bits, ctype = (64, "unsigned long long") if long else (32, "unsigned")
+    pen = write.pen(f"{call.base}_select", f"{write.title}: a block for each row of "
+                    f"{many.full} in {shape(array.dims)}")  # fmt: skip
+    rows = [axis_names(rank)[each] for each in range(rank) if each != axis]
+    outer = [dim for each, dim in enumerate(array.dims) if each != axis]
+    here = pen.one_block_each(outer, rows)
+    here = [*here[:axis], "0", *here[axis:]]
+    element = pen.load(array, replaced(here, axis, "k"))
+    size = pen.size(many, "k_size")
+    stepped = f"for (index_t k = threadIdx.x; k < {size}; k += blockDim.x)"
+    pen.line(f"__shared__ int counted[{DIGITS}];")
+    _write_keys(pen, array.dtype, ctype, bits, element, comes_first=call.base == "median")
+    pen.line(f"index_t left = {pen.size(k_th, 'wanted')};")
+    if call.base == "median" and array.dtype in FLOATING:
+        pen.line("bool undefined = false;")
+        with pen.block(stepped):
+            pen.line("undefined = undefined || key_of(k) == 0;")
+        pen.line("if (__syncthreads_or(undefined)) left = 1;")
+    pen.line("// Which digits it begins with, and how many-th it is of those that begin with them.")
+    pen.line(f"{ctype} chosen = 0;")
+    with pen.block(f"for (int shift = {bits - 8}; shift >= 0; shift -= 8)"):
+        pen.line("counted[threadIdx.x] = 0;")
+        pen.line("__syncthreads();")
+        with pen.block(stepped):
+            pen.line(f"const {ctype} key = key_of(k);")
+            pen.line(f"const int digit = static_cast<int>(key >> shift & {DIGITS - 1});")
+            pen.line("if ((key ^ chosen) >> shift >> 8 == 0) atomicAdd(&counted[digit], 1);")
+        pen.line("__syncthreads();")
+        pen.line("int digit = 0;")
+        stop = f"digit < {DIGITS - 1} && counted[digit] < left"
+        pen.line(f"for (; {stop}; ++digit) left -= counted[digit];")
+        pen.line(f"chosen |= static_cast<{ctype}>(digit) << shift;")
+        pen.line("__syncthreads();")
+    pen.line("// Equal ones come in their order: each thread counts those in a part of the row.")
+    pen.line(f"const index_t part = ({size} + blockDim.x - 1) / blockDim.x;")
+    pen.line("const index_t begin = threadIdx.x * part;")
+    pen.line(f"const index_t end = begin + part < {size} ? begin + part : {size};")
+    pen.line("int equal = 0;")
+    pen.line("for (index_t k = begin; k < end; ++k) equal += key_of(k) == chosen;")
+    pen.line("counted[threadIdx.x] = equal;")
+    pen.line("__syncthreads();")
+    pen.line("for (int other = 0; other < threadIdx.x; ++other) left -= counted[other];")
+    with pen.block("for (index_t k = begin; k < end; ++k)"), pen.block(
+        "if (key_of(k) == chosen && --left == 0)"
+    ):
+        pen.store(values, here, element, "values")
+        pen.store(places, here, "k", "places")
+    write.launch(pen)
+
+
+def _write_keys(
+    pen: Pen, dtype: str, ctype: str, bits: int, element: str, *, comes_first: bool
+) -> None:
+    """Write a function that gives whole numbers in the order of a row's elements.
+
+    Args:
+        comes_first: whether what is no number comes before all, not after them.
+    """
+    one = "1ull" if bits == 64 else "1u"
+    with pen.block("const auto key_of = [&](index_t k)"):
+        if dtype not in FLOATING:
+            pen.line(f"return static_cast<{ctype}>({element}) ^ ({one} << {bits - 1});")
+        else:
+            read = "__double_as_longlong" if bits == 64 else "__float_as_uint"
+            pen.line(f"const float value = {element};")
+            edge = f"static_cast<{ctype}>({0 if comes_first else -1})"
+            pen.line(f"if (value != value) return {edge};")
+            pen.line(f"const {ctype} bits = {read}(value + 0.0f);  // There is no -0.")
+            pen.line(f"return bits >> {bits - 1} ? ~bits : bits | ({one} << {bits - 1});")
+    pen.lines[-1] += ";"
+
+
+OPERATORS = {"kthvalue": _kth, "median": _kth}
