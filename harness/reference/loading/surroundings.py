@@ -52,6 +52,15 @@ class Surroundings:
             for owner, name, own in kept:
                 setattr(owner, name, own)
 
+    @contextmanager
+    def with_type(self, dtype: torch.dtype) -> Iterator[None]:
+        """Have the file find another default type than its own."""
+        own, self._dtype = self._dtype, dtype
+        try:
+            yield
+        finally:
+            self._dtype = own
+
     def _replaced(self) -> Iterator[tuple[Any, str, Any]]:
         """Yield (owner, name, what stands there) of functions that do otherwise for the file."""
         yield torch, "compile", _as_it_is

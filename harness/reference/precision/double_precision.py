@@ -8,8 +8,8 @@ not hang on one another are computed some rows at a time (batch_pieces.py).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -110,7 +110,8 @@ def double_run(
 
     Raises ReferenceFault, RuntimeError.
     """
-    with _default_type(), _Widened(), mode or nullcontext():
+    widened = reference.surroundings.with_type(torch.float64)
+    with widened, _Widened(), mode or nullcontext():
         return reference.outputs(
             copy.deepcopy(model).double(), clone_arguments(arguments, _to_double)
         )
@@ -130,16 +131,6 @@ class _Widened(TorchFunctionMode):  # type: ignore[misc]
             args = (args[0], args[1].float(), *args[2:])
         named = {name: _widened(value) for name, value in (kwargs or {}).items()}
         return function(*map(_widened, args), **named)
-
-
-@contextmanager
-def _default_type() -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def _widened(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The k-th of long rows: found digit by digit, with PyTorch's rules for equals and for no numbers."""
+"""The k-th of long rows is found digit by digit, by PyTorch's rules for equals and no numbers."""
 
 from __future__ import annotations
 

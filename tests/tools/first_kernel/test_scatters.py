@@ -1,4 +1,4 @@
-"""Scatters of many values: each goes to its place by an atomic; of few, each place looks for its own."""
+"""Scatters: each of many values goes to its place by an atomic, each place looks for few."""
 
 from __future__ import annotations
 
