@@ -15,6 +15,7 @@ from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.loading import load_task
+from kernelblaster.tools.first_kernel.operators import ranks, scatters
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 
 STEPS = (
@@ -113,6 +114,12 @@ ROUNDED = tuple(step for step in STEPS if not any(
     jump in step for jump in ("searchsorted", "sign", "bool()", "argsort", "heaviside")
 ))  # fmt: skip
 """Half types round each step in PyTorch: what jumps at a value jumps elsewhere."""
+MANY = tuple(
+    step for step in (*STEPS, *WHOLE_STEPS)
+    if any(name in step for name in ("index_add", "scatter", "ROWS", "kthvalue", "median"))
+)
+"""Steps that have another kernel where an index, or a row, is long."""
+OTHERS = ("v = v.transpose(1, 2)", "v = v.flip({axis})", "v = v[:, ::{step}]", "v = v * {step}")
 SHAPES = st.one_of(
     st.sampled_from(((300, 60, 70), (7, 33, 129), (64, 5, 512))),
     st.tuples(st.integers(2, 80), st.integers(5, 70), st.integers(5, 200)),
@@ -122,6 +129,14 @@ MODELS = st.one_of(
     st.tuples(st.sampled_from(HALF), SHAPES, chains_of(ROUNDED)),
     st.tuples(st.sampled_from(WHOLE), SHAPES, chains_of(WHOLE_STEPS)),
 )
+
+FEW_ROWS = st.tuples(st.integers(2, 20), st.integers(5, 30), st.integers(5, 60))
+OF_MANY = st.one_of(
+    st.tuples(st.sampled_from((*FLOATING, *HALF)), FEW_ROWS, chains_of((
+        *(step for step in MANY if step in STEPS), *OTHERS))),
+    st.tuples(st.sampled_from(WHOLE), FEW_ROWS, chains_of((
+        *(step for step in MANY if step in WHOLE_STEPS), *OTHERS))),
+)  # fmt: skip
 
 
 def written_out(dtype: str, chains: list[list[str]]) -> str:
@@ -167,3 +182,16 @@ def test_any_chain_computes_what_pytorch_does(
 ) -> None:
     dtype, shape, chains = model
     assert asyncio.run(outcome_of(written_out(dtype, chains), shape)) == ""
+
+
+@pytest.mark.seldom
+@settings(max_examples=5)
+@given(OF_MANY)
+def test_any_chain_is_right_in_the_kernels_for_many_indices_and_long_rows(
+    model: tuple[str, tuple[int, int, int], list[list[str]]],
+) -> None:
+    dtype, shape, chains = model
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scatters, "MOST_SEARCHED", 1)
+        patched.setattr(ranks, "MOST_COMPARED", 1)
+        assert asyncio.run(outcome_of(written_out(dtype, chains), shape)) == ""

@@ -77,7 +77,8 @@ def _selected(
     element = pen.load(array, replaced(here, axis, "k"))
     size = pen.size(many, "k_size")
     stepped = f"for (index_t k = threadIdx.x; k < {size}; k += blockDim.x)"
-    pen.line(f"__shared__ int counted[{DIGITS}];")
+    pen.line(f"__shared__ int counted[{DIGITS}], next;")
+    pen.line("__shared__ index_t rest;")
     _write_keys(pen, array.dtype, ctype, bits, element, comes_first=call.base == "median")
     pen.line(f"index_t left = {pen.size(k_th, 'wanted')};")
     if call.base == "median" and array.dtype in FLOATING:
@@ -95,11 +96,15 @@ def _selected(
             pen.line(f"const int digit = static_cast<int>(key >> shift & {DIGITS - 1});")
             pen.line("if ((key ^ chosen) >> shift >> 8 == 0) atomicAdd(&counted[digit], 1);")
         pen.line("__syncthreads();")
-        pen.line("int digit = 0;")
-        stop = f"digit < {DIGITS - 1} && counted[digit] < left"
-        pen.line(f"for (; {stop}; ++digit) left -= counted[digit];")
-        pen.line(f"chosen |= static_cast<{ctype}>(digit) << shift;")
+        with pen.block("if (threadIdx.x == 0)"):
+            pen.line("int digit = 0;")
+            stop = f"digit < {DIGITS - 1} && counted[digit] < left"
+            pen.line(f"for (; {stop}; ++digit) left -= counted[digit];")
+            pen.line("next = digit;")
+            pen.line("rest = left;")
         pen.line("__syncthreads();")
+        pen.line(f"chosen |= static_cast<{ctype}>(next) << shift;")
+        pen.line("left = rest;")
     pen.line("// Equal ones come in their order: each thread counts those in a part of the row.")
     pen.line(f"const index_t part = ({size} + blockDim.x - 1) / blockDim.x;")
     pen.line("const index_t begin = threadIdx.x * part;")
