@@ -138,6 +138,9 @@ class Variant:
         self.cost = Cost(**elements, work=written.elements + counted.get_total_flops() // 2)
 
 
+_SORTS = (torch.ops.aten.sort, torch.ops.aten.topk, torch.ops.aten.argsort)
+
+
 class _Written(TorchDispatchMode):  # type: ignore[misc]
     """Notes the shapes of all results."""
 
@@ -161,6 +164,9 @@ class _Written(TorchDispatchMode):  # type: ignore[misc]
                 shape = tuple(int(size) for size in each.shape)
                 self.shapes.append(shape)
                 self.elements += math.prod(shape)
+        if function.overloadpacket in _SORTS and args[0].dim():
+            # A network of comparisons has half so many steps.
+            self.elements += args[0].numel() * int(args[0].numel()).bit_length() ** 2 // 2
         return result
 
 

@@ -1,12 +1,12 @@
-"""Operators that read elements at places computed or given: gathers, sorts, interpolation."""
+"""Operators that read elements at places computed or given: gathers, interpolation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..kernels.nests import Results, Value, Writing
+from ..kernels.nests import Value, Writing
 from ..kernels.pen import Pen
-from ..program.arrays import FLOATING, Array, expanded
+from ..program.arrays import Array, expanded
 from ..program.calls import Call
 from ..program.values import CannotWrite, Dim
 from .movement import axis_names, moved, replaced, shape_of
@@ -88,38 +88,6 @@ def _index(write: Writing, call: Call) -> Value:
     return out
 
 
-def _sorted(write: Writing, call: Call) -> Results:
-    """Each element counts those that come before it: that is its place."""
-    array = write.array(call.args[0], call.name)
-    rank = len(array.dims)
-    is_topk = call.base == "topk"
-    position = 2 if is_topk else 1
-    axis = call.axis(position, "dim", rank, -1) if not isinstance(
-        call.get(position, "dim", -1), bool) else rank - 1  # fmt: skip
-    descending = call.flag(3, "largest", True) if is_topk else call.flag(2, "descending")
-    dims = call.dims if call.base != "argsort" else array.dims
-    if dims is None:
-        raise CannotWrite(f"{call.where}: the shape of its result is not known")
-    values = write.new(call.name, dims, array.dtype)
-    places = write.new(f"{call.name}_places", dims, "int64")
-    pen = write.pen(call.base)
-    here = pen.one_thread_each(array.dims, axis_names(rank))
-    ctype = "float" if array.dtype in FLOATING else "long long"
-    pen.line(f"const {ctype} value = {pen.load(array, here)};")
-    pen.line("index_t place = 0;")
-    with pen.loops([array.dims[axis]], ["k"]) as (k,):
-        other = [k if each == axis else here[each] for each in range(rank)]
-        pen.line(f"const {ctype} other = {pen.load(array, other)};")
-        before = ">" if descending else "<"
-        pen.line(f"if (other {before} value || (other == value && {k} < {here[axis]})) ++place;")
-    out = ["place" if each == axis else here[each] for each in range(rank)]
-    with pen.block(f"if (place < {pen.size(dims[axis], 'kept')})"):
-        pen.store(values, out, "value", "values")
-        pen.store(places, out, here[axis], "places")
-    write.launch(pen)
-    return places if call.base == "argsort" else (values, places)
-
-
 def _upsample(write: Writing, call: Call) -> Value:
     array = write.array(call.args[0], call.name)
     dims = shape_of(call)
@@ -165,7 +133,7 @@ def _upsample(write: Writing, call: Call) -> Value:
 
 OPERATORS = {
     "embedding": _embedding, "one_hot": _one_hot, "index_select": _index_select,
-    "gather": _gather, "index": _index, "sort": _sorted, "topk": _sorted, "argsort": _sorted,
+    "gather": _gather, "index": _index,
     "upsample_nearest1d": _upsample, "upsample_nearest2d": _upsample,
     "upsample_nearest3d": _upsample, "upsample_bilinear2d": _upsample,
     "upsample_linear1d": _upsample, "upsample_trilinear3d": _upsample,

@@ -1,4 +1,4 @@
-"""Operators that find the element of a rank: the k-th of a row, medians."""
+"""Operators that find the rank of elements, or the element of one: sorts, the k-th, medians."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..kernels.pen import Pen
 from ..program.arrays import FLOATING, Array, shape, without
 from ..program.calls import Call
 from ..program.sizes import as_dim, ceil_div, count
-from ..program.values import ONE, Dim
+from ..program.values import ONE, CannotWrite, Dim
 from .movement import axis_names, replaced
 
 MOST_COMPARED = 4096
@@ -66,8 +66,7 @@ def _selected(
 ) -> None:
     """A block finds the k-th of a row digit by digit: it counts how many have each next digit."""
     rank, (values, places) = len(array.dims), found
-    many, long = array.dims[axis], array.dtype in ("float64", "int64")
-    bits, ctype = (64, "unsigned long long") if long else (32, "unsigned")
+    many, (bits, ctype) = array.dims[axis], _key_type(array.dtype)
     pen = write.pen(f"{call.base}_select", f"{write.title}: a block for each row of "
                     f"{many.full} in {shape(array.dims)}")  # fmt: skip
     rows = [axis_names(rank)[each] for each in range(rank) if each != axis]
@@ -122,6 +121,11 @@ def _selected(
     write.launch(pen)
 
 
+def _key_type(dtype: str) -> tuple[int, str]:
+    """Return how many bits the whole numbers have that are in the order of a type's, and theirs."""
+    return (64, "unsigned long long") if dtype in ("float64", "int64") else (32, "unsigned")
+
+
 def _write_keys(
     pen: Pen, dtype: str, ctype: str, bits: int, element: str, *, comes_first: bool
 ) -> None:
@@ -144,4 +148,99 @@ def _write_keys(
     pen.lines[-1] += ";"
 
 
-OPERATORS = {"kthvalue": _kth, "median": _kth}
+def _sorted(write: Writing, call: Call) -> Results:
+    array = write.array(call.args[0], call.name)
+    is_topk = call.base == "topk"
+    position = 2 if is_topk else 1
+    axis = call.axis(position, "dim", len(array.dims), -1) if not isinstance(
+        call.get(position, "dim", -1), bool) else len(array.dims) - 1  # fmt: skip
+    descending = call.flag(3, "largest", True) if is_topk else call.flag(2, "descending")
+    dims = call.dims if call.base != "argsort" else array.dims
+    if dims is None:
+        raise CannotWrite(f"{call.where}: the shape of its result is not known")
+    values = write.new(call.name, dims, array.dtype)
+    places = write.new(f"{call.name}_places", dims, "int64")
+    put = _in_steps if array.dims[axis].full > MOST_COMPARED else _by_counts
+    put(write, call, array, axis, descending, (values, places))
+    return places if call.base == "argsort" else (values, places)
+
+
+def _by_counts(
+    write: Writing, call: Call, array: Array, axis: int, descending: bool,
+    found: tuple[Array, Array],
+) -> None:  # fmt: skip
+    """Each element counts those that come before it: that is its place."""
+    rank, (values, places) = len(array.dims), found
+    pen = write.pen(call.base)
+    here = pen.one_thread_each(array.dims, axis_names(rank))
+    ctype = counted_in(array.dtype)
+    pen.line(f"const {ctype} value = {pen.load(array, here)};")
+    pen.line("index_t place = 0;")
+    with pen.loops([array.dims[axis]], ["k"]) as (k,):
+        pen.line(f"const {ctype} other = {pen.load(array, replaced(here, axis, k))};")
+        before = ">" if descending else "<"
+        pen.line(f"if (other {before} value || (other == value && {k} < {here[axis]})) ++place;")
+    out = replaced(here, axis, "place")
+    with pen.block(f"if (place < {pen.size(values.dims[axis], 'kept')})"):
+        pen.store(values, out, "value", "values")
+        pen.store(places, out, here[axis], "places")
+    write.launch(pen)
+
+
+def _in_steps(
+    write: Writing, call: Call, array: Array, axis: int, descending: bool,
+    found: tuple[Array, Array],
+) -> None:  # fmt: skip
+    """A block puts the places of a row in order, pair by pair, in the steps of a bitonic network.
+
+    The smaller of a pair always comes first, so that what lies beyond the row's end stays there.
+    """
+    rank, (values, places) = len(array.dims), found
+    order = write.new(f"{call.name}_order", array.dims, "int64")
+    bits, ctype = _key_type(array.dtype)
+    pen = write.pen(f"{call.base}_row", f"{write.title}: a block for each row of "
+                    f"{array.dims[axis].full} in {shape(array.dims)}")  # fmt: skip
+    rows = [axis_names(rank)[each] for each in range(rank) if each != axis]
+    outer = [dim for each, dim in enumerate(array.dims) if each != axis]
+    here = pen.one_block_each(outer, rows)
+    here = [*here[:axis], "0", *here[axis:]]
+    size = pen.size(array.dims[axis], "k_size")
+    element = pen.load(array, replaced(here, axis, "k"))
+    _write_keys(pen, array.dtype, ctype, bits, element, comes_first=False)
+    at = {name: replaced(here, axis, name) for name in ("k", "low", "high")}
+    with pen.block(f"for (index_t k = threadIdx.x; k < {size}; k += blockDim.x)"):
+        pen.store(order, at["k"], "k", "order")
+    pen.line("index_t whole = 2;")
+    pen.line(f"while (whole < {size}) whole *= 2;")
+    with pen.block("for (index_t merged = 2; merged <= whole; merged *= 2)"), pen.block(
+        "for (index_t step = merged / 2; step > 0; step /= 2)"
+    ):
+        pen.line("__syncthreads();")
+        with pen.block("for (index_t k = threadIdx.x; k < whole / 2; k += blockDim.x)"):
+            pen.line("const index_t low = k / step * 2 * step + k % step;")
+            mirrored = "low + merged - 1 - 2 * (k % step)"
+            pen.line(f"const index_t high = 2 * step == merged ? {mirrored} : low + step;")
+            pen.line(f"if (high >= {size}) continue;")
+            pen.line(f"const index_t one = {pen.load(order, at['low'])};")
+            pen.line(f"const index_t other = {pen.load(order, at['high'])};")
+            pen.line(f"const {ctype} key = key_of(one), other_key = key_of(other);")
+            after = "<" if descending else ">"
+            later = f"key {after} other_key || (key == other_key && one > other)"
+            with pen.block(f"if ({later})"):
+                pen.store(order, at["low"], "other", "order")
+                pen.store(order, at["high"], "one", "order")
+    pen.line("__syncthreads();")
+    with pen.block(
+        f"for (index_t place = threadIdx.x; place < {pen.size(values.dims[axis], 'kept')}; "
+        "place += blockDim.x)"
+    ):
+        out = replaced(here, axis, "place")
+        pen.line(f"const index_t k = {pen.load(order, out)};")
+        pen.store(values, out, element, "values")
+        pen.store(places, out, "k", "places")
+    write.launch(pen)
+
+
+OPERATORS = {
+    "kthvalue": _kth, "median": _kth, "sort": _sorted, "topk": _sorted, "argsort": _sorted,
+}  # fmt: skip
