@@ -9,7 +9,6 @@ import ast
 import inspect
 import linecache
 import random
-import re
 import sys
 import traceback
 import types
@@ -26,7 +25,7 @@ from torch.nn.parameter import is_lazy
 from ...records.readings import AS_WRITTEN, Reading
 from ...records.tensors import DTYPE_BYTES
 from ...task.dimensions import with_dimensions
-from ...task.names import is_macro, plain
+from ...task.names import identifier
 from .copies import with_copied_closures
 from .drawn import NAMED, drawn_of, may_draw, names_of, take_draws
 from .hints import instead_of, said
@@ -42,46 +41,6 @@ _DISTRIBUTIONS = {
     "causal_conv1d": "causal-conv1d",
 }  # fmt: skip
 """Modules that come in a package of another name."""
-
-_CPP_WORDS = frozenset(
-    """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl
-    const constexpr const_cast continue decltype default delete do double dynamic_cast else
-    enum explicit export extern false float for friend goto if inline int long mutable
-    namespace new noexcept not not_eq nullptr operator or or_eq private protected public
-    register reinterpret_cast return short signed sizeof static static_assert static_cast
-    struct switch template this thread_local throw true try typedef typeid typename union
-    unsigned using virtual void volatile wchar_t while xor xor_eq launch workspace stream
-    workspace_bytes main size_t cudaStream_t
-    """.split()
-)
-"""Words of C++, and names that stand in every kernel."""
-
-_CUDA_WORDS = frozenset(
-    """
-    threadIdx blockIdx blockDim gridDim warpSize dim3 half bfloat16 half2 clock clock64 printf
-    assert malloc free memcpy memset std cub thrust cuda nvcuda cg cooperative_groups
-    min max abs fma exp exp2 exp10 expm1 log log2 log10 log1p pow sqrt rsqrt cbrt hypot erf erfc
-    erfinv erfcinv normcdf lgamma tgamma sin cos tan sinpi cospi asin acos atan atan2 sinh cosh
-    tanh asinh acosh atanh floor ceil round rint trunc nearbyint lround lrint fabs fmin fmax fmod
-    fdim modf frexp ldexp scalbn remainder copysign nextafter signbit isnan isinf isfinite
-    j0 j1 jn y0 y1 yn umin umax llmin llmax ullmin ullmax mul24 umul24 saturate int_as_float
-    float_as_int rcp64h
-    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t ptrdiff_t intptr_t
-    uintptr_t uint ushort ulong uchar
-    """.split()
-)
-"""Names that CUDA has in every kernel: what is called so hides it."""
-_CUDA_FAMILIES = re.compile(
-    r"""(?:u?char|u?short|u?int|u?long|u?longlong|float|double|half|nv_bfloat16)[1-4]
-    | (?:make|atomic)[_A-Z]\w* | tex[1-3]D\w* | surf[1-3]D\w* | cuda[A-Z]\w*
-    | (?:exp|exp2|exp10|expm1|log|log2|log10|log1p|pow|sqrt|rsqrt|cbrt|hypot|rhypot|erf|erfc|erfinv
-      |erfcinv|erfcx|normcdf|lgamma|tgamma|sin|cos|tan|sinpi|cospi|sincos|asin|acos|atan|atan2|sinh
-      |cosh|tanh|asinh|acosh|atanh|floor|ceil|round|rint|trunc|nearbyint|fabs|fmin|fmax|fmod|fdim
-      |fma|modf|frexp|ldexp|scalbn|remainder|copysign|nextafter|fdivide|j0|j1|y0|y1)f""",
-    re.VERBOSE,
-)
-
 
 _ONE_FILE = "a reference is one file, which also runs on other hosts"
 _PUT_INTO = "put what it needs of that into it"
@@ -465,11 +424,11 @@ def _named(model: torch.nn.Module, arguments: tuple[Any, ...]) -> Instance:
     input_names: list[str | None] = []
     for path, value in _argument_paths(model, arguments):
         if isinstance(value, torch.Tensor):
-            name = _identifier(path, taken)
+            name = identifier(path, taken)
             inputs[name] = value
             input_names.append(name)
         elif isinstance(value, bool | int | float):
-            scalars[_identifier(path, taken)] = value
+            scalars[identifier(path, taken)] = value
             input_names.append(None)
         elif value is None or isinstance(value, str):
             input_names.append(None)
@@ -486,7 +445,7 @@ def _named(model: torch.nn.Module, arguments: tuple[Any, ...]) -> Instance:
         (buffers, model.named_buffers()),
     ):
         for path, tensor in named:
-            name = qualified[path] = _identifier(path, taken)
+            name = qualified[path] = identifier(path, taken)
             target[name] = tensor
     return Instance(
         model, arguments, inputs, parameters, buffers, scalars, qualified, tuple(input_names)
@@ -517,24 +476,6 @@ def _argument_paths(
 
     for name, value in zip(names, arguments, strict=False):
         yield from leaves(name, value)
-
-
-def _identifier(path: str, taken: set[str]) -> str:
-    """Return a C++ identifier for a name, distinct from others also when upper-cased."""
-    name = plain(path)
-    if name[:1].isdigit() or name.startswith("__") or _is_taken(name):
-        name = f"t_{name}"
-    while name.upper() in taken:
-        name += "_"
-    taken.add(name.upper())
-    return name
-
-
-def _is_taken(name: str) -> bool:
-    """Say whether C++, CUDA or a header of theirs has something else of a name."""
-    if name in _CPP_WORDS or name in _CUDA_WORDS or is_macro(name):
-        return True
-    return _CUDA_FAMILIES.fullmatch(name) is not None
 
 
 def flatten(value: Any) -> Iterator[Any]:
