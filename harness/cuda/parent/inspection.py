@@ -72,8 +72,8 @@ def profile_candidate(
 ) -> NcuResult:
     """Profile one call of launch() with hardware counters, or say why not. Blocks.
 
-    Of many launches all are timed, and those counted that the time goes into (selection.py); where
-    the GPU's memory suffices for it, the two runs get ready side by side.
+    Of many launches all are timed, and those counted that the time goes into (selection.py): the
+    two runs get ready side by side, and have the GPU one after the other.
 
     Args:
         launches: with their times between events, by which it is chosen what is counted.
@@ -97,7 +97,7 @@ def profile_candidate(
     if len(kinds) <= FEW_LAUNCHES:
         return counted(launches, None)
     places, found = list[int](), None
-    if len(launches) == len(kinds) and _leaves_room_for_two(task, plan, stage):
+    if len(launches) == len(kinds):
         places = counted_places(launches, kinds)
         times, found = both(timed, lambda: counted(launches, places))
     else:
@@ -109,12 +109,6 @@ def profile_candidate(
         places = counted_places(profile.launches, kinds)
         found = counted(profile.launches, places)
     return put_together(profile, kinds, places, found)
-
-
-def _leaves_room_for_two(task: Task, plan: Plan, stage: Stage) -> bool:
-    """Say whether what launch() works on may lie on the GPU twice, beside others' work."""
-    fits = leaves_room(task.full.tensors, stage.memory_bytes, SHARED_PART)
-    return fits and plan.workspace_bytes <= SHARED_PART * stage.memory_bytes
 
 
 def sanitize_candidate(

@@ -7,30 +7,41 @@ over would stay the original: its numbers, its dictionary of features.
 from __future__ import annotations
 
 import copy
-import copyreg
 import functools
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-
-# A module of Python is the same in each copy.
-copyreg.pickle(types.ModuleType, lambda module: module.__name__)
+_COPY = "__deepcopy__"
 
 
 def with_copied_closures(model: torch.nn.Module) -> None:
-    """Have functions that the modules of a model hold be copied with what they close over."""
-    seen: set[int] = set()
-    for module in model.modules():
-        own = vars(module)
-        for name in _HOOKS:
-            _hold(own[name], seen)
-        for name in [name for name in own if not name.startswith("_")]:
-            own[name] = _held(own[name], seen)
+    """Have functions of its file that a model holds be copied with what they close over of it."""
+    own, file = vars(model), type(model).__module__
+
+    def copied(memo: dict[int, Any]) -> torch.nn.Module:
+        del own[_COPY]
+        try:
+            held = [*_held(own.values(), file)]  # Kept: the memo tells objects by their numbers.
+            functions = {
+                id(each): each for each in held
+                if isinstance(each, types.FunctionType) and _means_its_own(each, file)
+            }  # fmt: skip
+            # They may close over each other: all are there before any is filled.
+            memo |= {number: _empty(each) for number, each in functions.items()}
+            memo |= {id(each): each for each in held if isinstance(each, types.ModuleType)}
+            made: torch.nn.Module = copy.deepcopy(model, memo)
+            for number, function in functions.items():
+                _fill(memo[number], function, memo)
+        finally:
+            own[_COPY] = copied
+        with_copied_closures(made)
+        return made
+
+    own[_COPY] = copied
 
 
 def is_uncopied(error: BaseException) -> bool:
@@ -39,88 +50,78 @@ def is_uncopied(error: BaseException) -> bool:
     return any(each.filename == copy.__file__ and each.name == "deepcopy" for each in frames)
 
 
-class Closure:
-    """Calls a function; a copy of it calls one that closes over copies."""
-
-    def __init__(self, function: types.FunctionType) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        """Call it."""
-        return self._function(*given, **named)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Closure:
-        return Closure(_copied(self._function, memo))
+def _held(values: Iterable[Any], file: str) -> Iterator[Any]:
+    """Yield all that is reached from values as `copy.deepcopy` reaches it, each once, and what
+    functions of a file, which is told by its module's name, close over."""
+    seen: dict[int, Any] = {}
+    left = [*values]
+    while left:
+        value = left.pop()
+        if id(value) not in seen and not isinstance(value, torch.Tensor | str | int | float):
+            seen[id(value)] = value
+            left += _parts_of(value, file)
+            yield value
 
 
-def _held(value: Any, seen: set[int]) -> Any:
+def _parts_of(value: Any, file: str) -> list[Any]:
     if isinstance(value, types.FunctionType):
-        return Closure(value) if _is_own(value) else value
-    if isinstance(value, dict | list):
-        _hold(value, seen)
-    return value
+        return _closed_over(value) if value.__module__ == file else []
+    if isinstance(value, types.MethodType):
+        return [value.__self__]
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [*value]
+    is_its_own = isinstance(value, torch.nn.Module) or type(value).__module__ == file
+    return [*vars(value).values()] if is_its_own and hasattr(value, "__dict__") else []
 
 
-def _hold(holder: dict[Any, Any] | list[Any], seen: set[int]) -> None:
-    """Replace functions in what remains the same object: functions may close over that too."""
-    if id(holder) in seen:
-        return
-    seen.add(id(holder))
-    items = list(holder.items() if isinstance(holder, dict) else enumerate(holder))
-    for key, value in items:
-        held = _held(value, seen)
-        if held is not value:
-            holder[key] = held
-
-
-def _closed_over(function: types.FunctionType) -> Iterator[Any]:
-    """Yield what a function has from where it was made."""
+def _closed_over(function: types.FunctionType) -> list[Any]:
+    """Return what a function has from where it was made."""
+    found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():
         try:
-            yield cell.cell_contents
+            found.append(cell.cell_contents)
         except ValueError:  # Nothing is in it yet.
             continue
-    yield from function.__defaults__ or ()
-    yield from (function.__kwdefaults__ or {}).values()
+    return found
 
 
-def _is_own(value: Any, *within: Any) -> bool:
-    """Say whether a copy of a model has one of its own of this; a function is `within` others."""
-    if not isinstance(value, types.FunctionType):
-        kinds = (torch.nn.Module, torch.Tensor, dict, list, set)
-        return isinstance(value, kinds)
-    if any(value is each for each in within):
-        return False
-    return any(_is_own(each, value, *within) for each in _closed_over(value))
+def _means_its_own(function: types.FunctionType, file: str) -> bool:
+    """Say whether a copy of a model has one of its own of what a function closes over."""
+    kinds = torch.nn.Module, torch.Tensor, dict, list, set
+    closed_over = _closed_over(function)
+    return function.__module__ == file and any(
+        isinstance(each, kinds) for each in (*closed_over, *_held(closed_over, file))
+    )
 
 
-def _copied(function: types.FunctionType, memo: dict[int, Any]) -> types.FunctionType:
-    if id(function) in memo:
-        found: types.FunctionType = memo[id(function)]
-        return found
+def _empty(function: types.FunctionType) -> types.FunctionType:
+    """Return a function of the same code that closes over nothing yet."""
     cells = tuple(types.CellType() for _ in function.__closure__ or ())
     made = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, None, cells or None
     )
-    memo[id(function)] = made  # It may close over itself.
+    made.__dict__.update(function.__dict__)
+    made.__qualname__, made.__doc__ = function.__qualname__, function.__doc__
+    return made
 
-    def own(value: Any) -> Any:
-        if value is function:
-            return made
-        if not _is_own(value):
-            return value
-        is_function = isinstance(value, types.FunctionType)
-        return _copied(value, memo) if is_function else copy.deepcopy(value, memo)
 
-    for cell, source in zip(cells, function.__closure__ or (), strict=True):
+def _fill(made: types.FunctionType, function: types.FunctionType, memo: dict[int, Any]) -> None:
+    """Have a copied function close over copies, as far as there are any."""
+
+    def copied(value: Any) -> Any:
         try:
-            cell.cell_contents = own(source.cell_contents)
+            return copy.deepcopy(value, memo)
+        except TypeError:  # A lock, a generator.
+            return value
+
+    for cell, source in zip(made.__closure__ or (), function.__closure__ or (), strict=True):
+        try:
+            cell.cell_contents = copied(source.cell_contents)
         except ValueError:  # Nothing is in it yet.
             continue
-    made.__defaults__ = tuple(map(own, function.__defaults__)) if function.__defaults__ else None
-    named = function.__kwdefaults__
-    made.__kwdefaults__ = {name: own(each) for name, each in named.items()} if named else None
-    made.__dict__.update(function.__dict__)
-    made.__qualname__ = function.__qualname__
-    return made
+    made.__defaults__ = copied(function.__defaults__)
+    made.__kwdefaults__ = copied(function.__kwdefaults__)

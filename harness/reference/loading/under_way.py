@@ -1,4 +1,4 @@
-"""What of a reference is run, for whoever waits: a file that names the latest that was begun."""
+"""What of a reference is run, for whoever waits: a file names each part when it first begins."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
         """Of the longest sum, and of the longest that is no product of matrices and no
         convolution."""
         self.factors = 0.0
-        """Of the longest product."""
+        """Of the longest product of floating numbers."""
         self.narrow = False
         """Whether anything is added in less than double precision."""
         self.rounds = self.compares = False
@@ -132,7 +132,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
             self.narrow |= first.dtype is not torch.float64
             terms = count(args, first)
             self.terms = max(self.terms, terms)
-            if function.overloadpacket in FACTORS:
+            if function.overloadpacket in FACTORS and args[0].is_floating_point():
                 self.factors = max(self.factors, terms)
             if function.overloadpacket not in _PRODUCTS:
                 self.reduced = max(self.reduced, terms)
@@ -194,8 +194,9 @@ class _Moved(OtherSums):
             return self._move(answer, terms, share, 0.0)
         if operation in SCANS:
             # Of each place by itself: what is far behind is larger by far.
-            squares = args[0].double().square() if args[0].dim() else answer.double().square()
-            return self._move(answer, terms, share, squares.cumsum(args[1]).sqrt_())
+            usual = args[0].double().square()
+            usual = usual.cumsum(args[1]) if args[0].dim() else usual  # The squares are let go.
+            return self._move(answer, terms, share, usual.sqrt_())
         if operation not in _MAY_CANCEL:
             return self._move(answer, terms, share, self._size(answer, answer))
         # Of a few sums all may be small by chance, and the partial ones not.
@@ -248,7 +249,7 @@ class _Moved(OtherSums):
         walked = self.walk * UNIT * terms**0.5
         # Answers of gigabytes: nothing is written down twice.
         moved = answer.abs().mul_(walked + self._drift(terms, _as(share, answer)))
-        moved.add_(usual * walked)
+        moved.add_(usual.mul_(walked) if isinstance(usual, torch.Tensor) else usual * walked)
         generator = self._generators.setdefault(
             answer.device, torch.Generator(answer.device).manual_seed(0)
         )

@@ -49,7 +49,9 @@ class Model(nn.Module):
         base, narrow, short = x[:70].contiguous(), small[:70].contiguous(), small.to(torch.int16)
         return (base.index_add(0, places, x, alpha=3),
                 base.scatter_reduce(0, wide, x, "amax", include_self=False),
-                base.scatter_reduce(0, wide, x, "prod"),
+                base.scatter_reduce(0, wide, x, "prod"), base.scatter_reduce(0, wide, x, "mean"),
+                base.scatter_reduce(0, wide[:40], x, "mean", include_self=False),
+                base.index_add(0, torch.tensor(3), x[:1]),
                 narrow.scatter_add(0, wide, small), narrow.scatter_reduce(0, wide, small, "amin"),
                 short[:70].scatter_add(0, wide, short),
                 base.index_put((places - 70,), x, accumulate=True),

@@ -81,7 +81,12 @@ class _Scatter:
 
     def finish(self, value: str, own: str) -> str:
         """Return the text of a result of which `found` values were counted."""
-        return f"found > 0 ? {f'{value} / found' if self.kind == 'mean' else value} : {own}"
+        if self.kind == "mean":
+            # Of whole numbers the next one below; a quotient in C++ is the next towards zero.
+            whole = self.array.dtype not in FLOATING
+            above = f" - ({value} % found + found) % found"
+            value = f"({value}{above}) / found" if whole else f"{value} / found"
+        return f"found > 0 ? {value} : {own}"
 
 
 def _scatter(write: Writing, call: Call) -> Value:
@@ -102,18 +107,22 @@ def _searches_long(results: Dims, indices: Dims) -> bool:
 
 
 def _asked(write: Writing, call: Call) -> _Scatter:
-    array, index = write.array(call.args[0]), write.array(call.args[2])
+    array, named = write.array(call.args[0]), call.args[2]
+    if not isinstance(named, Array | Lazy):
+        named = _number(named, (ONE,), "int64")
+    index = write.array(named)
     rank = len(array.dims)
     axis = call.axis(1, "dim", rank)
     source = call.get(3, "src", call.get(3, "value"))
     if source is None:
         source = call.kwargs.get("value", call.kwargs.get("source"))
     if not isinstance(source, Array | Lazy):
-        source = Lazy(index.dims, array.dtype, (Scalar(source),), lambda t: t[0], False, "fill")
+        source = _number(source, index.dims, array.dtype)
     values = write.array(source)
     if call.base.startswith("index"):
-        along = tuple(index.dims[0] if each == axis else ONE for each in range(rank))
-        steps = tuple(index.strides[0] if each == axis else ZERO for each in range(rank))
+        size, step = (*index.dims, ONE)[0], (*index.strides, ZERO)[0]
+        along = tuple(size if each == axis else ONE for each in range(rank))
+        steps = tuple(step if each == axis else ZERO for each in range(rank))
         index = expanded(replace(index, dims=along, strides=steps), values.dims)
     kind = "put" if "reduce" not in call.base else call.get(4, "reduce")
     kind = call.kwargs.get("reduce", "sum" if call.base.endswith("_add") else kind)
@@ -122,6 +131,11 @@ def _asked(write: Writing, call: Call) -> _Scatter:
         included=bool(call.kwargs.get("include_self", True)),
         factor=float(call.kwargs.get("alpha", 1)),
     )  # fmt: skip
+
+
+def _number(number: Any, dims: Dims, dtype: str) -> Lazy:
+    """Return what holds one number everywhere."""
+    return Lazy(dims, dtype, (Scalar(number),), lambda t: t[0], False, "fill")
 
 
 def _searched(write: Writing, call: Call, asked: _Scatter) -> Value:
@@ -272,6 +286,8 @@ def _start(kind: str, dtype: str) -> str:
 
 def _index_put(write: Writing, call: Call) -> Value:
     array = write.array(call.args[0], call.name)
+    if any(not isinstance(each, Array | Lazy | None) for each in call.args[1]):
+        raise CannotWrite(f"{call.where} with a number among its places is not written")
     given = [None if each is None else write.array(each) for each in call.args[1]]
     adds = call.flag(3, "accumulate")
     if any(each is not None and each.dtype in ("bool", "uint8") for each in given):

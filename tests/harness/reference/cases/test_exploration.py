@@ -42,3 +42,21 @@ def test_a_trial_does_not_end_by_the_time_of_others(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(exploration, "TRIAL_SECONDS", 0.05)
     made = reference("(__import__('time').sleep(0.03), x * 2.0)[1]")
     assert explore(made).levels["x"] == "any"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "body", "level"),
+    [
+        ("torch.rand(N, 40) + 0.1, torch.randint(0, 9, (N, 40))",
+         "x.log() * (w != 3).cumprod(1)", "positive"),
+        ("torch.rand(N, 40), torch.randn(N, 40)", "(x + 1.5).sqrt() * (w > 0).int().prod(1, True)",
+         "positive"),
+        ("torch.rand(N, 40), torch.randn(N, 40)", "x + w.cumprod(1)", "any"),
+    ],
+)  # fmt: skip
+def test_products_of_flags_and_whole_numbers_are_no_long_products(
+    inputs: str, body: str, level: str
+) -> None:
+    found = explore(reference(body, inputs, "x, w"))
+    assert found.levels["x"] == level
+    assert found.multiplies is ("w.cumprod" in body)
