@@ -42,8 +42,8 @@ def _same(write: Writing, call: Call) -> Value:
 
 
 def _alike(left: str, right: str) -> bool:
-    # Between floating point types a value keeps what precision it has.
-    return left == right or (left in FLOATING and right in FLOATING)
+    # Between floating point types a value keeps what precision it has, or is given that of double.
+    return left == right or (left in FLOATING and right in FLOATING and right != "float64")
 
 
 def _contiguous(write: Writing, call: Call) -> Value:
