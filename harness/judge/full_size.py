@@ -191,7 +191,7 @@ def judge_wide(
                     ), Checked(checked)
                 steady &= settled
                 if (both & ~steady).any():
-                    right, _, _ = _answered(spec, places, got, path, tolerance)
+                    right, _, _ = _answered(spec, places, got, path, nearness)
                     sectors = places * got.itemsize // SECTOR
                     others = left_open(spec, places, outputs[0])
                     hanging.add(both & ~steady, right & alike, alone, others, sectors)
@@ -387,17 +387,18 @@ def _weigh(
     right = np.zeros(got.size, bool)
     if known:
         answers, tolerance = known
-        right, values, expected = _answered(spec, places, got, answers, tolerance)
+        nearness = _near(tolerance, places)
+        right, values, expected = _answered(spec, places, got, answers, nearness)
         if compare is not None:
             wrong = np.flatnonzero(settled & compare & ~right)
-            judged = _near(tolerance, places).absolute < NOT_COMPARED
+            judged = nearness.absolute < NOT_COMPARED
             found.checked += int((settled & compare & judged).sum())
             found.unjudged += int((settled & compare & ~judged).sum())
             found.by_atomics += int((settled & ~compare).sum())
             found.wrong += wrong.size
             if tolerance.share:
-                nearness = _near(tolerance, places[wrong])
-                near = within_step(values[wrong], expected[wrong], nearness)
+                off = _near(tolerance, places[wrong])
+                near = within_step(values[wrong], expected[wrong], off)
                 found.stepped += int(near.sum())
             if wrong.size and found.first is None:
                 at = wrong[0]
@@ -413,14 +414,14 @@ def _weigh(
 
 def _answered(
     spec: TensorSpec, places: NDArray[np.int64], got: NDArray[Any], answers: Path,
-    tolerance: RowTolerance,
+    nearness: Nearness,
 ) -> tuple[NDArray[np.bool_], NDArray[Any], NDArray[Any]]:  # fmt: skip
     """Return which elements are PyTorch's, what they are, and what they should be."""
     # Pages lie in order, so this reads the file from front to back.
     wanted = np.array(np.memmap(answers, dtype=got.dtype, mode="r")[places])
     values = decode_elements(got.tobytes(), spec.dtype)
     expected = decode_elements(wanted.tobytes(), spec.dtype)
-    right = agree(values, expected, _near(tolerance, places)) | (got == wanted)
+    right = agree(values, expected, nearness) | (got == wanted)
     return right, values, expected
 
 

@@ -125,15 +125,15 @@ def median_interval(
     if not samples:
         raise ValueError("no samples: a failed measurement is no number")
     values: Floats = numpy.sort(numpy.asarray(samples, dtype=numpy.float64))
+    if values[0] > 0 and (wider := WIDER.get(len(values))):
+        # A factor: what a time may be is never nothing or less.
+        beyond = 1 + wider * float(values[-1] / values[0] - 1)
+        return float(values[0]) / beyond, float(values[-1]) * beyond
     generator = numpy.random.default_rng(seed)
     drawn = generator.integers(0, len(values), size=(RESAMPLES, len(values)))
     medians = numpy.median(values[drawn], axis=1)
     tail = (1 - confidence) / 2
     low, high = numpy.percentile(medians, [100 * tail, 100 - 100 * tail])
-    if values[0] > 0 and (wider := WIDER.get(len(values))):
-        # A factor: what a time may be is never nothing or less.
-        beyond = 1 + wider * float(values[-1] / values[0] - 1)
-        return float(values[0]) / beyond, float(values[-1]) * beyond
     outside = _samples_outside(len(values), tail)
     return min(float(low), float(values[outside])), max(float(high), float(values[-1 - outside]))
 

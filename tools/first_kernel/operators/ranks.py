@@ -44,35 +44,54 @@ def _counted(
     write: Writing, call: Call, array: Array, axis: int, k_th: Dim, found: tuple[Array, Array]
 ) -> None:
     """Each element counts those that come before it: the one with k - 1 of them is the k-th."""
-    rank, (values, places) = len(array.dims), found
+    values, places = found
     pen = write.pen(call.base)
-    here = pen.one_thread_each(array.dims, axis_names(rank))
-    ctype = counted_in(array.dtype)
-    pen.line(f"const {ctype} value = {pen.load(array, here)};")
-    pen.line("index_t before = 0;")
-    with pen.loops([array.dims[axis]], ["k"]) as (k,):
-        other = [k if each == axis else here[each] for each in range(rank)]
-        pen.line(f"const {ctype} other = {pen.load(array, other)};")
-        pen.line(f"if (other < value || (other == value && {k} < {here[axis]})) ++before;")
-    target = ["0" if each == axis else here[each] for each in range(rank)]
+    here = _count_others(pen, array, axis, "before", "<")
+    target = replaced(here, axis, "0")
     with pen.block(f"if (before + 1 == {pen.size(k_th, 'wanted')})"):
         pen.store(values, target, "value", "values")
         pen.store(places, target, here[axis], "places")
     write.launch(pen)
 
 
+def _count_others(pen: Pen, array: Array, axis: int, count: str, before: str) -> list[str]:
+    """Begin a kernel with a thread for each element, which counts those of its row before it.
+
+    Args:
+        count: name of what is counted in.
+        before: how another compares with an element that it comes before.
+
+    Returns the element's indices; it is `value` in what follows.
+    """
+    here = pen.one_thread_each(array.dims, axis_names(len(array.dims)))
+    ctype = counted_in(array.dtype)
+    pen.line(f"const {ctype} value = {pen.load(array, here)};")
+    pen.line(f"index_t {count} = 0;")
+    with pen.loops([array.dims[axis]], ["k"]) as (k,):
+        pen.line(f"const {ctype} other = {pen.load(array, replaced(here, axis, k))};")
+        pen.line(f"if (other {before} value || (other == value && {k} < {here[axis]})) ++{count};")
+    return here
+
+
+def _begin_row(pen: Pen, array: Array, axis: int) -> list[str]:
+    """Begin a kernel with a block for each row along an axis; return the first element's indices.
+    """
+    names = axis_names(len(array.dims))
+    others = [each for each in range(len(array.dims)) if each != axis]
+    rows = [array.dims[each] for each in others]
+    here = pen.one_block_each(rows, [names[each] for each in others])
+    return [*here[:axis], "0", *here[axis:]]
+
+
 def _selected(
     write: Writing, call: Call, array: Array, axis: int, k_th: Dim, found: tuple[Array, Array]
 ) -> None:
     """A block finds the k-th of a row digit by digit: it counts how many have each next digit."""
-    rank, (values, places) = len(array.dims), found
+    values, places = found
     many, (bits, ctype) = array.dims[axis], _key_type(array.dtype)
     pen = write.pen(f"{call.base}_select", f"{write.title}: a block for each row of "
                     f"{many.full} in {shape(array.dims)}")  # fmt: skip
-    rows = [axis_names(rank)[each] for each in range(rank) if each != axis]
-    outer = [dim for each, dim in enumerate(array.dims) if each != axis]
-    here = pen.one_block_each(outer, rows)
-    here = [*here[:axis], "0", *here[axis:]]
+    here = _begin_row(pen, array, axis)
     element = pen.load(array, replaced(here, axis, "k"))
     size = pen.size(many, "k_size")
     stepped = f"for (index_t k = threadIdx.x; k < {size}; k += blockDim.x)"
@@ -170,16 +189,9 @@ def _by_counts(
     found: tuple[Array, Array],
 ) -> None:  # fmt: skip
     """Each element counts those that come before it: that is its place."""
-    rank, (values, places) = len(array.dims), found
+    values, places = found
     pen = write.pen(call.base)
-    here = pen.one_thread_each(array.dims, axis_names(rank))
-    ctype = counted_in(array.dtype)
-    pen.line(f"const {ctype} value = {pen.load(array, here)};")
-    pen.line("index_t place = 0;")
-    with pen.loops([array.dims[axis]], ["k"]) as (k,):
-        pen.line(f"const {ctype} other = {pen.load(array, replaced(here, axis, k))};")
-        before = ">" if descending else "<"
-        pen.line(f"if (other {before} value || (other == value && {k} < {here[axis]})) ++place;")
+    here = _count_others(pen, array, axis, "place", ">" if descending else "<")
     out = replaced(here, axis, "place")
     with pen.block(f"if (place < {pen.size(values.dims[axis], 'kept')})"):
         pen.store(values, out, "value", "values")
@@ -195,15 +207,12 @@ def _in_steps(
 
     The smaller of a pair always comes first, so that what lies beyond the row's end stays there.
     """
-    rank, (values, places) = len(array.dims), found
+    values, places = found
     order = write.new(f"{call.name}_order", array.dims, "int64")
     bits, ctype = _key_type(array.dtype)
     pen = write.pen(f"{call.base}_row", f"{write.title}: a block for each row of "
                     f"{array.dims[axis].full} in {shape(array.dims)}")  # fmt: skip
-    rows = [axis_names(rank)[each] for each in range(rank) if each != axis]
-    outer = [dim for each, dim in enumerate(array.dims) if each != axis]
-    here = pen.one_block_each(outer, rows)
-    here = [*here[:axis], "0", *here[axis:]]
+    here = _begin_row(pen, array, axis)
     size = pen.size(array.dims[axis], "k_size")
     element = pen.load(array, replaced(here, axis, "k"))
     _write_keys(pen, array.dtype, ctype, bits, element, comes_first=False)
